@@ -1,0 +1,1 @@
+"""Numbered SQL files, applied in order, each in one transaction; never edited after a release."""

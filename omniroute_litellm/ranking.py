@@ -1,0 +1,100 @@
+"""Order and cut candidates: keyword scores, fusion, the budget. Pure functions."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from omniroute_litellm.tokens import cut_to_tokens, estimate_tokens
+
+Item = TypeVar("Item", bound=Hashable)
+
+BM25_K1: Final = 1.2
+BM25_B: Final = 0.75
+"""Robertson and Zaragoza, The Probabilistic Relevance Framework (2009), their usual values."""
+
+RRF_K: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordScore:
+    """BM25 of one document and the share of the query's weight that it matches, in [0, 1]."""
+
+    score: float
+    coverage: float
+
+
+def bm25(
+    postings: Mapping[str, Sequence[Item]], lengths: Mapping[Item, int], *, documents: int
+) -> dict[Item, KeywordScore]:
+    """Score documents for a query by BM25 with binary term frequency.
+
+    ``postings`` maps each term of the query to the documents that hold it, ``lengths`` each
+    document to its length in any unit, ``documents`` is how many there are. Memories are single
+    sentences, in which a term hardly occurs twice: its frequency is taken as one. The weight of a
+    term is ``ln(1 + (N - n + 0.5) / (n + 0.5))``, which is never negative.
+    """
+    weights = {
+        term: math.log(1 + (documents - len(found) + 0.5) / (len(found) + 0.5))
+        for term, found in postings.items()
+    }
+    total = sum(weights.values())
+    average = sum(lengths.values()) / len(lengths) if lengths else 1.0
+    sums: dict[Item, list[float]] = {}
+    for term, found in postings.items():
+        for document in found:
+            norm = 1 - BM25_B + BM25_B * lengths[document] / max(average, 1.0)
+            entry = sums.setdefault(document, [0.0, 0.0])
+            entry[0] += weights[term] * (BM25_K1 + 1) / (1 + BM25_K1 * norm)
+            entry[1] += weights[term]
+    return {
+        document: KeywordScore(score, matched / total if total else 0.0)
+        for document, (score, matched) in sums.items()
+    }
+
+
+def fuse_ranks(
+    lists: Sequence[Sequence[Item]], *, depth: int, k: int = RRF_K
+) -> list[tuple[Item, float]]:
+    """Fuse ranked lists by reciprocal rank, ``sum of 1 / (k + rank)``, best first.
+
+    Each list counts down to ``depth``. What is left of the lists follows behind in their order
+    with score 0, so that a budget can fill. Ties keep the order in which items first appear.
+    Source: Cormack, Clarke and Buettcher, Reciprocal Rank Fusion (SIGIR 2009).
+    """
+    scores: dict[Item, float] = {}
+    for ranked in lists:
+        for rank, item in enumerate(ranked[:depth], start=1):
+            scores[item] = scores.get(item, 0.0) + 1 / (k + rank)
+    head = sorted(scores, key=lambda item: -scores[item])
+    tail = dict.fromkeys(item for ranked in lists for item in ranked if item not in scores)
+    return [*((item, scores[item]) for item in head), *((item, 0.0) for item in tail)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """One line that the budget kept: its position, its text (cut or not) and its tokens."""
+
+    position: int
+    text: str
+    tokens: int
+
+
+def fit_budget(lines: Sequence[str], *, max_tokens: int) -> list[Fitted]:
+    """Keep the longest prefix of lines whose tokens fit, and at least one line.
+
+    When not even the first fits, it is cut to the budget at a word boundary. A budget below one
+    token keeps nothing.
+    """
+    kept: list[Fitted] = []
+    used = 0
+    for position, line in enumerate(lines):
+        tokens = estimate_tokens(line)
+        if used + tokens > max_tokens:
+            break
+        used += tokens
+        kept.append(Fitted(position, line, tokens))
+    if not kept and lines and max_tokens > 0:
+        cut = cut_to_tokens(lines[0], max_tokens)
+        return [Fitted(0, cut, estimate_tokens(cut))]
+    return kept

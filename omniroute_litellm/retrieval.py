@@ -1,0 +1,266 @@
+"""The one retrieval: production, preview and console call it, and it explains itself."""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from omniroute_litellm.errors import BackendUnavailableError
+from omniroute_litellm.injection import render_line
+from omniroute_litellm.ranking import fit_budget, fuse_ranks
+from omniroute_litellm.settings import Strategy
+from omniroute_litellm.store import Alive, MemoryReader
+from omniroute_litellm.tokens import estimate_tokens
+from omniroute_litellm.trace import Candidate, Drop, RetrievalTrace, TierOutcome
+from omniroute_litellm.types import Clock, Memory, MemoryId, Scope, TraceId
+from omniroute_litellm.vectors.base import QueryEmbedder, VectorIndex
+
+MAX_NEWEST: Final = 100
+LIST_DEPTH: Final = 20
+"""How deep each list goes into the fusion (OmniRoute's MEMORY_VEC_TOP_K)."""
+MAX_PROFILE: Final = 200
+KEYWORD_FLOOR: Final = 0.1
+"""The least share of the query's weight that a keyword match must cover."""
+MAX_QUERY_CHARACTERS: Final = 8_000
+_SMALLEST_LINE_TOKENS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalRequest:
+    """What one retrieval is asked for. ``max_tokens`` bounds the rendered lines."""
+
+    scope: Scope
+    query: str
+    strategy: Strategy
+    max_tokens: int
+    profile_max_tokens: int
+    retention: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTier:
+    """An index together with the model that embeds queries for it."""
+
+    index: VectorIndex
+    embedder: QueryEmbedder
+
+
+class Retriever:
+    """Finds what is worth injecting. Synchronous: one call is one thread hop."""
+
+    def __init__(
+        self,
+        reader: MemoryReader,
+        *,
+        clock: Clock,
+        vectors: VectorTier | None = None,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._vectors = vectors
+        self._timer = timer
+
+    def retrieve(self, request: RetrievalRequest) -> RetrievalTrace:
+        """Return what fits the budget, best first, with every step that led there.
+
+        Raises BackendUnavailableError when the store itself cannot be read; a vector tier that
+        fails is left out and named in the trace.
+        """
+        started = self._timer()
+        now = self._clock()
+        alive = Alive(now, now - request.retention)
+        steps: list[TierOutcome] = []
+        if request.strategy == "recent":
+            found = self._newest(request, alive, steps)
+        elif request.strategy == "semantic":
+            found = self._relevant(request, alive, steps)
+        else:
+            found = self._everything(request, alive, steps)
+            if found is None:
+                relevant = self._relevant(request, alive, steps)
+                found = _joined(relevant, self._profile(request, alive, steps))
+        candidates, lines, tokens = _within_budget(found, max_tokens=request.max_tokens)
+        return RetrievalTrace(
+            id=TraceId(str(uuid.uuid4())),
+            at=now,
+            strategy=request.strategy,
+            budget=request.max_tokens,
+            tiers=tuple(steps),
+            candidates=tuple(candidates),
+            lines=tuple(lines),
+            tokens=tokens,
+            ms=(self._timer() - started) * 1000,
+        )
+
+    def _newest(
+        self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
+    ) -> list[Candidate]:
+        started = self._timer()
+        memories = self._reader.newest(request.scope, alive, limit=MAX_NEWEST)
+        steps.append(self._answered("newest", len(memories), started))
+        return _ranked("newest", memories)
+
+    def _everything(
+        self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
+    ) -> list[Candidate] | None:
+        """Return the whole store when it fits the profile budget: nothing can be missed then."""
+        budget = min(request.profile_max_tokens, request.max_tokens)
+        started = self._timer()
+        memories = self._reader.all_if_few(
+            request.scope, alive, at_most=budget // _SMALLEST_LINE_TOKENS
+        )
+        if memories is None or sum(map(_cost, memories)) > budget:
+            return None
+        steps.append(self._answered("all", len(memories), started))
+        return _ranked("all", memories)
+
+    def _profile(
+        self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
+    ) -> list[Candidate]:
+        """Return the profile set: the newest that fit are kept, in an order that stays."""
+        started = self._timer()
+        memories = self._reader.profile(request.scope, alive, limit=MAX_PROFILE)
+        steps.append(self._answered("profile", len(memories), started))
+        room = request.profile_max_tokens
+        kept: list[Candidate] = []
+        dropped: list[Candidate] = []
+        for candidate in _ranked("profile", memories):
+            room -= candidate.tokens
+            if room >= 0:
+                kept.append(candidate)
+            else:
+                dropped.append(replace(candidate, dropped=Drop.OVER_PROFILE_BUDGET))
+        return sorted(kept, key=lambda entry: entry.memory.created_at) + dropped
+
+    def _relevant(
+        self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
+    ) -> list[Candidate]:
+        query = request.query[-MAX_QUERY_CHARACTERS:]
+        keyword = self._keyword(request.scope, alive, query, steps)
+        above = [entry for entry in keyword if entry.is_injected]
+        below = [entry for entry in keyword if not entry.is_injected]
+        vector = self._vector(request.scope, alive, query, steps)
+        return [*_fused(above, vector), *below]
+
+    def _keyword(
+        self, scope: Scope, alive: Alive, query: str, steps: list[TierOutcome]
+    ) -> list[Candidate]:
+        started = self._timer()
+        hits = self._reader.keyword(scope, alive, query=query, limit=MAX_NEWEST)
+        steps.append(self._answered("keyword", len(hits), started))
+        return [
+            Candidate(
+                memory=hit.memory,
+                ranks={"keyword": rank},
+                scores={"bm25": hit.score, "coverage": hit.coverage},
+                tokens=_cost(hit.memory),
+                dropped=None if hit.coverage >= KEYWORD_FLOOR else Drop.BELOW_FLOOR,
+            )
+            for rank, hit in enumerate(hits, start=1)
+        ]
+
+    def _vector(
+        self, scope: Scope, alive: Alive, query: str, steps: list[TierOutcome]
+    ) -> list[Candidate]:
+        if self._vectors is None:
+            return []
+        started = self._timer()
+        try:
+            found = self._nearest(self._vectors, scope, alive, query)
+        except BackendUnavailableError as error:
+            ms = (self._timer() - started) * 1000
+            steps.append(
+                TierOutcome("vector", answered=False, candidates=0, ms=ms, reason=error.reason)
+            )
+            return []
+        steps.append(self._answered("vector", len(found), started))
+        return found
+
+    def _nearest(self, tier: VectorTier, scope: Scope, alive: Alive, query: str) -> list[Candidate]:
+        vector = tier.embedder.embed(query)
+        hits = tier.index.search(vector, scope=scope, alive=alive, limit=LIST_DEPTH)
+        if not hits and tier.index.count(scope):
+            message = "the index found nothing although the owner has vectors in it"
+            raise BackendUnavailableError(message, reason="vector_empty")
+        by_id = self._reader.by_ids(scope, alive, [hit.memory_id for hit in hits])
+        return [
+            Candidate(
+                memory=by_id[hit.memory_id],
+                ranks={"vector": rank},
+                scores={"similarity": hit.similarity},
+                tokens=_cost(by_id[hit.memory_id]),
+            )
+            for rank, hit in enumerate(hits, start=1)
+            if hit.memory_id in by_id
+        ]
+
+    def _answered(self, tier: str, candidates: int, started: float) -> TierOutcome:
+        ms = (self._timer() - started) * 1000
+        return TierOutcome(tier, answered=True, candidates=candidates, ms=ms)
+
+
+def _cost(memory: Memory) -> int:
+    return estimate_tokens(render_line(memory.content))
+
+
+def _ranked(tier: str, memories: Sequence[Memory]) -> list[Candidate]:
+    return [
+        Candidate(memory=memory, ranks={tier: rank}, scores={}, tokens=_cost(memory))
+        for rank, memory in enumerate(memories, start=1)
+    ]
+
+
+def _fused(keyword: list[Candidate], vector: list[Candidate]) -> list[Candidate]:
+    """Fuse the two lists by rank; with one of them empty the other keeps its order."""
+    by_id: dict[MemoryId, Candidate] = {}
+    for entry in (*keyword, *vector):
+        by_id[entry.memory.id] = _merged(by_id.get(entry.memory.id), entry)
+    lists = [[entry.memory.id for entry in listed] for listed in (keyword, vector)]
+    return [
+        replace(by_id[memory_id], scores={**by_id[memory_id].scores, "fused": score})
+        for memory_id, score in fuse_ranks(lists, depth=LIST_DEPTH)
+    ]
+
+
+def _joined(first: list[Candidate], second: list[Candidate]) -> list[Candidate]:
+    """Append one list to another; what stands in both keeps its first place and gains a rank.
+
+    A memory that the first list dropped and the second keeps is kept, at its second place.
+    """
+    kept = {entry.memory.id: entry for entry in first if entry.is_injected}
+    others = {entry.memory.id for entry in second if entry.is_injected}
+    for entry in second:
+        if entry.memory.id in kept:
+            kept[entry.memory.id] = _merged(kept[entry.memory.id], entry)
+    tail = [entry for entry in second if entry.memory.id not in kept]
+    dropped = [entry for entry in first if not entry.is_injected and entry.memory.id not in others]
+    return [*kept.values(), *tail, *dropped]
+
+
+def _merged(known: Candidate | None, entry: Candidate) -> Candidate:
+    if known is None:
+        return entry
+    return replace(
+        known, ranks={**known.ranks, **entry.ranks}, scores={**known.scores, **entry.scores}
+    )
+
+
+def _within_budget(
+    found: Sequence[Candidate], *, max_tokens: int
+) -> tuple[list[Candidate], list[str], int]:
+    """Walk down the order while it fits; dropped candidates come last, each with its reason."""
+    wanted = [entry for entry in found if entry.is_injected]
+    dropped = [entry for entry in found if not entry.is_injected]
+    fitted = fit_budget(
+        [render_line(entry.memory.content) for entry in wanted], max_tokens=max_tokens
+    )
+    kept = [replace(wanted[line.position], tokens=line.tokens) for line in fitted]
+    over = [replace(entry, dropped=Drop.OVER_BUDGET) for entry in wanted[len(fitted) :]]
+    return (
+        [*kept, *over, *dropped],
+        [line.text for line in fitted],
+        sum(line.tokens for line in fitted),
+    )

@@ -1,0 +1,368 @@
+"""SQLite connections: one writer, several readers, migrations, and errors with a reason.
+
+The only module that imports the driver.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+import apsw
+import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] - it ships none
+
+from omniroute_litellm.errors import BackendUnavailableError
+
+logger = logging.getLogger(__name__)
+
+Value = None | int | float | str | bytes
+Row = tuple[Value, ...]
+Parameters = Mapping[str, Value] | Sequence[Value]
+Tokenize = Callable[[str], list[str]]
+
+
+class Cursor(Protocol):
+    """The rows of one statement."""
+
+    def fetchall(self) -> list[Row]:
+        """Return every row that is left."""
+        ...
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+
+class Connection(Protocol):
+    """What this package uses of a driver connection, with the types that its stubs leave open."""
+
+    def execute(self, statements: str, bindings: Parameters | None = None) -> Cursor:
+        """Run one or more statements."""
+        ...
+
+    def pragma(self, name: str, value: Value = None) -> Value:
+        """Read or set a pragma."""
+        ...
+
+    def changes(self) -> int:
+        """Return how many rows the last statement changed."""
+        ...
+
+    def set_busy_timeout(self, milliseconds: int) -> None:
+        """Wait this long for a lock."""
+        ...
+
+    def enable_load_extension(self, enable: bool) -> None:
+        """Allow or forbid loading extensions."""
+        ...
+
+    def load_extension(self, filename: str) -> None:
+        """Load one extension."""
+        ...
+
+    def wal_checkpoint(self, *, mode: int) -> tuple[int, int]:
+        """Fold the write-ahead log into the file."""
+        ...
+
+    def create_scalar_function(
+        self, name: str, function: Callable[..., Value], numargs: int, /, *, deterministic: bool
+    ) -> None:
+        """Make a Python function callable from SQL."""
+        ...
+
+    def fts5_tokenizer(self, name: str, args: list[str]) -> Callable[..., list[str]]:
+        """Return a tokenizer of FTS5."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+
+READ_TIMEOUT_S: Final = 0.1
+"""How long a reader waits for a lock: below the deadline of a request."""
+WRITE_TIMEOUT_S: Final = 5.0
+_OPEN_ATTEMPTS: Final = 20
+_OPEN_PAUSE_S: Final = 0.05
+_REASONS: Final = (
+    (apsw.BusyError, "database_locked"),
+    (apsw.LockedError, "database_locked"),
+    (apsw.FullError, "database_full"),
+    (apsw.CorruptError, "database_corrupt"),
+    (apsw.NotADBError, "database_corrupt"),
+    (apsw.ReadOnlyError, "database_unwritable"),
+    (apsw.CantOpenError, "database_unwritable"),
+    (apsw.PermissionsError, "database_unwritable"),
+    (apsw.IOError, "database_io_error"),
+)
+
+
+class Database:
+    """One SQLite file in WAL mode, shared by threads of this process and by other processes.
+
+    Opened at first use and again after a failure, at most once in ``retry_after_s``, so that a
+    repaired disk is found without a restart. Every fault becomes BackendUnavailableError with a
+    machine code: ``database_locked``, ``database_full``, ``database_corrupt``,
+    ``database_unwritable``, ``database_io_error``, ``database_too_new``.
+    """
+
+    def __init__(self, path: Path, *, retry_after_s: float = 1.0) -> None:
+        self.path = path
+        self._retry_after_s = retry_after_s
+        self._write_lock = threading.Lock()
+        self._pool_lock = threading.Lock()
+        self._readers: list[Connection] = []
+        self._writer: Connection | None = None
+        self._fault: BackendUnavailableError | None = None
+        self._fault_at = 0.0
+        self._closed = False
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """Lend a read-only connection inside one snapshot."""
+        with _translated():
+            connection = self._take_reader()
+            is_sound = False
+            try:
+                connection.execute("BEGIN")
+                yield connection
+                is_sound = True
+            finally:
+                self._give_back(connection, is_sound=is_sound)
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        """Lend the writer inside ``BEGIN IMMEDIATE``: commit at the end, roll back on an error."""
+        with _translated(), self._exclusive() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def open(self) -> None:
+        """Open and migrate now; raise BackendUnavailableError when that fails."""
+        with _translated(), self._exclusive():
+            pass
+
+    def close(self) -> None:
+        """Fold the log into the file and close every connection; a second call does nothing."""
+        with self._write_lock, self._pool_lock:
+            self._closed = True
+            for connection in self._readers:
+                connection.close()
+            self._readers.clear()
+            if self._writer is not None:
+                try:
+                    self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                except apsw.Error as error:  # the log is folded in at the next start instead
+                    logger.warning("database.checkpoint.failed", extra={"error": str(error)})
+                self._writer.close()
+                self._writer = None
+
+    @contextmanager
+    def _exclusive(self) -> Generator[Connection]:
+        if not self._write_lock.acquire(timeout=WRITE_TIMEOUT_S):
+            message = f"another write in this process has held the database {WRITE_TIMEOUT_S} s"
+            raise BackendUnavailableError(message, reason="database_locked")
+        try:
+            yield self._opened()
+        finally:
+            self._write_lock.release()
+
+    def _opened(self) -> Connection:
+        if self._writer is not None:
+            return self._writer
+        if self._closed:
+            raise _closed()
+        if self._fault is not None and time.monotonic() - self._fault_at < self._retry_after_s:
+            raise self._fault
+        try:
+            with _translated():
+                self._writer = open_writer(self.path)
+        except BackendUnavailableError as error:
+            self._fault, self._fault_at = error, time.monotonic()
+            raise
+        self._fault = None
+        return self._writer
+
+    def _take_reader(self) -> Connection:
+        if self._writer is None:
+            self.open()
+        with self._pool_lock:
+            if self._closed:
+                raise _closed()
+            if self._readers:
+                return self._readers.pop()
+        connection = _connect(self.path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(int(READ_TIMEOUT_S * 1000))
+        connection.execute("PRAGMA query_only = ON")
+        load_vector_extension(connection)
+        return connection
+
+    def _give_back(self, connection: Connection, *, is_sound: bool) -> None:
+        if is_sound:
+            connection.execute("COMMIT")
+            with self._pool_lock:
+                if not self._closed:
+                    self._readers.append(connection)
+                    return
+        connection.close()
+
+
+def open_writer(path: Path) -> Connection:
+    """Open a database for writing, make its folder and bring its schema up to date."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cannot make the data directory {path.parent}: {error.strerror}"
+        raise BackendUnavailableError(message, reason="database_unwritable") from error
+    connection = _connect(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    try:
+        connection.set_busy_timeout(int(WRITE_TIMEOUT_S * 1000))
+        if not connection.pragma("user_version"):
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        _enter_wal(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        load_vector_extension(connection)
+        connection.create_scalar_function("merge_objects", _merge_objects, 2, deterministic=True)
+        migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(path: Path, *, flags: int) -> Connection:
+    return cast("Connection", apsw.Connection(str(path), flags=flags))
+
+
+def migrations() -> list[str]:
+    """Return the SQL of every migration, oldest first; the schema version is its position."""
+    folder = resources.files("omniroute_litellm.migrations")
+    files = sorted(
+        (entry for entry in folder.iterdir() if entry.name.endswith(".sql")),
+        key=lambda entry: entry.name,
+    )
+    return [entry.read_text(encoding="utf-8") for entry in files]
+
+
+def migrate(connection: Connection, *, up_to: int | None = None) -> None:
+    """Apply the migrations that are missing, each in one transaction.
+
+    Safe against a second process that does the same: the version is read inside the lock. A
+    schema from a newer release raises BackendUnavailableError (``database_too_new``).
+    """
+    scripts = migrations()
+    target = len(scripts) if up_to is None else up_to
+    while (found := _version(connection)) < target:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = _version(connection)
+            if version < target:
+                connection.execute(scripts[version])
+                connection.execute(f"PRAGMA user_version = {version + 1:d}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    if found > len(scripts):
+        message = f"the database has schema {found}, this release knows up to {len(scripts)}"
+        raise BackendUnavailableError(message, reason="database_too_new")
+
+
+def load_vector_extension(connection: Connection) -> str:
+    """Load sqlite-vec into a connection and return its version."""
+    connection.enable_load_extension(True)
+    try:
+        connection.load_extension(sqlite_vec.loadable_path())
+    finally:
+        connection.enable_load_extension(False)
+    return str(connection.execute("SELECT vec_version()").fetchall()[0][0])
+
+
+def driver_versions() -> tuple[str, str]:
+    """Return the versions of the driver and of the SQLite that it brings."""
+    return apsw.apsw_version(), apsw.sqlite_lib_version()
+
+
+def tokenizer(connection: Connection) -> Tokenize:
+    """Return a function that cuts text into words as the keyword index does, before stemming."""
+    cut = connection.fts5_tokenizer("unicode61", [])
+
+    def words(text: str) -> list[str]:
+        encoded = text.encode("utf-8", "replace")
+        found = cut(
+            encoded,
+            apsw.FTS5_TOKENIZE_QUERY,
+            None,
+            include_offsets=False,
+            include_colocated=False,
+        )
+        return [str(word) for word in found]
+
+    return words
+
+
+def quoted(word: str) -> str:
+    """Quote one word for MATCH, so that no operator of the query language can be written in it."""
+    return '"' + word.replace('"', '""') + '"'
+
+
+def quick_check(connection: Connection) -> str:
+    """Return ``ok`` or SQLite's own description of the first damage it finds."""
+    return str(connection.pragma("quick_check"))
+
+
+def _merge_objects(old: Value, new: Value) -> Value:
+    """Merge two JSON objects at their first level; SQLite's json_patch would merge all levels."""
+    merged = cast("dict[str, object]", json.loads(str(old)))
+    merged.update(json.loads(str(new)))
+    return json.dumps(merged, ensure_ascii=False, sort_keys=True)
+
+
+def _version(connection: Connection) -> int:
+    return cast("int", connection.pragma("user_version"))
+
+
+def _enter_wal(connection: Connection) -> None:
+    # SQLite does not wait for a lock while it changes the journal mode, so two processes that
+    # start together would see each other as busy.
+    for attempt in range(_OPEN_ATTEMPTS):
+        try:
+            connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if attempt == _OPEN_ATTEMPTS - 1:
+                raise
+            time.sleep(_OPEN_PAUSE_S)
+        else:
+            return
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        for kind, reason in _REASONS:
+            if isinstance(error, kind):
+                message = f"{reason}: {error}"
+                raise BackendUnavailableError(message, reason=reason) from error
+        raise
+
+
+def _closed() -> BackendUnavailableError:
+    return BackendUnavailableError("the database is closed", reason="database_closed")

@@ -1,0 +1,1 @@
+"""Derived indexes of memory vectors."""

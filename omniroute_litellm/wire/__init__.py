@@ -1,0 +1,1 @@
+"""Request formats: find the human text, place a block, read the answer."""
