@@ -39,3 +39,11 @@ class BackendUnavailableError(OmniRouteError):
 
 class ContractError(OmniRouteError):
     """A backend answered nonsense (wrong count, wrong dimension); never degrade silently."""
+
+
+class ThrottledError(OmniRouteError):
+    """Too many failed tries; ``retry_after_s`` says when the next one counts."""
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

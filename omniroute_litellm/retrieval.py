@@ -1,7 +1,6 @@
 """The one retrieval: production, preview and console call it, and it explains itself."""
 
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,7 +13,7 @@ from omniroute_litellm.settings import Strategy
 from omniroute_litellm.store import Alive, MemoryReader
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import Candidate, Drop, RetrievalTrace, TierOutcome
-from omniroute_litellm.types import Clock, Memory, MemoryId, Scope, TraceId
+from omniroute_litellm.types import Clock, Memory, MemoryId, Scope
 from omniroute_litellm.vectors.base import QueryEmbedder, VectorIndex
 
 MAX_NEWEST: Final = 100
@@ -84,7 +83,6 @@ class Retriever:
                 found = _joined(relevant, self._profile(request, alive, steps))
         candidates, lines, tokens = _within_budget(found, max_tokens=request.max_tokens)
         return RetrievalTrace(
-            id=TraceId(str(uuid.uuid4())),
             at=now,
             strategy=request.strategy,
             budget=request.max_tokens,

@@ -187,7 +187,7 @@ class Database:
         if self._closed:
             raise _closed()
         if self._fault is not None and time.monotonic() - self._fault_at < self._retry_after_s:
-            raise self._fault
+            raise BackendUnavailableError(str(self._fault), reason=self._fault.reason)
         try:
             with _translated():
                 self._writer = open_writer(self.path)

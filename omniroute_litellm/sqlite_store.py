@@ -129,9 +129,9 @@ SELECT type, status, count(*),
 FROM memories WHERE (:owner IS NULL OR api_key_id = :owner) GROUP BY type, status
 """
 _OWNERS: Final = """
-SELECT o.api_key_id, count(m.pk), max(m.last_seen_at)
-FROM owners AS o LEFT JOIN memories AS m ON m.api_key_id = o.api_key_id AND m.status = 'active'
-GROUP BY o.api_key_id ORDER BY max(m.last_seen_at) DESC NULLS LAST, o.number
+SELECT o.api_key_id, count(*), max(m.last_seen_at)
+FROM owners AS o JOIN memories AS m ON m.api_key_id = o.api_key_id
+GROUP BY o.api_key_id ORDER BY max(m.last_seen_at) DESC, o.number
 """
 _COUNT_ACCESS: Final = """
 INSERT INTO memory_access (pk, access_count, last_accessed_at)
@@ -139,6 +139,7 @@ SELECT pk, 1, :at FROM memories WHERE id = :id
 ON CONFLICT (pk) DO UPDATE SET
     access_count = access_count + 1, last_accessed_at = excluded.last_accessed_at
 """
+_FIND_WORD: Final = "SELECT rowid FROM memory_fts WHERE memory_fts MATCH :match"
 _PURGE_HISTORY: Final = "DELETE FROM memory_history WHERE at < :before"
 
 
@@ -279,17 +280,31 @@ class SqliteMemoryStore(SqliteMemoryReader):
     def owners(self) -> list[OwnerSummary]:
         """Return every owner with its counts, the most recently seen first."""
         with self._database.reading() as connection:
-            rows = cast("list[tuple[str, int, str | None]]", connection.execute(_OWNERS).fetchall())
-        return [
-            OwnerSummary(OwnerId(owner), count, from_iso(seen) if seen else None)
-            for owner, count, seen in rows
-        ]
+            rows = cast("list[tuple[str, int, str]]", connection.execute(_OWNERS).fetchall())
+        return [OwnerSummary(OwnerId(owner), count, from_iso(seen)) for owner, count, seen in rows]
 
     def count_access(self, memory_ids: Sequence[MemoryId], *, at: datetime) -> None:
         """Count one use of each memory."""
         with self._database.writing() as connection:
             for memory_id in memory_ids:
-                connection.execute(_COUNT_ACCESS, {"id": memory_id, "at": to_iso(at)})
+                self.count_access_within(connection, memory_id, at)
+
+    def count_access_within(
+        self, connection: Connection, memory_id: MemoryId, at: datetime
+    ) -> None:
+        """Do the same for one memory inside a transaction that the caller has opened."""
+        connection.execute(_COUNT_ACCESS, {"id": memory_id, "at": to_iso(at)})
+
+    def rehearse(self, draft: MemoryDraft, word: str) -> bool:
+        """Store a memory, look its word up by keyword, delete it; tell whether it was found.
+
+        One transaction, so that nobody else ever sees it.
+        """
+        with self._database.writing() as connection:
+            memory = self.upsert_within(connection, draft, actor="health").memory
+            found = connection.execute(_FIND_WORD, {"match": quoted(word)}).fetchall()
+            connection.execute(_DELETE, {"id": memory.id})
+            return len(found) == 1
 
     def purge_history(self, *, before: datetime) -> int:
         """Drop history older than a moment and return how many entries went."""

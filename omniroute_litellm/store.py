@@ -83,11 +83,11 @@ class MemoryTotals:
 
 @dataclass(frozen=True, slots=True)
 class OwnerSummary:
-    """One owner with what it holds."""
+    """One owner with how many memories it holds; owners without any are not listed."""
 
     owner: OwnerId
     count: int
-    last_seen_at: datetime | None
+    last_seen_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from omniroute_litellm.types import JsonObject, JsonValue, Memory, MemoryId, TraceId, to_iso
+from omniroute_litellm.types import JsonObject, JsonValue, Memory, MemoryId, to_iso
 
 
 class Drop(StrEnum):
@@ -56,7 +56,6 @@ class RetrievalTrace:
     the first may be cut to the budget. ``ms`` is wall time.
     """
 
-    id: TraceId
     at: datetime
     strategy: str
     budget: int
@@ -98,7 +97,6 @@ class RetrievalTrace:
         ]
         candidates: list[JsonValue] = [_candidate_json(entry) for entry in self.candidates]
         return {
-            "id": self.id,
             "at": to_iso(self.at),
             "strategy": self.strategy,
             "budget": self.budget,

@@ -1,0 +1,41 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONFIG ?= config.example.yaml
+STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+
+.PHONY: demo run test nightly clean
+
+# A real LiteLLM proxy with memory, a short conversation, and a link to the console.
+# ONCE=1 ends after the conversation.
+demo: $(STAMP)
+	@$(BIN)/omniroute-memory demo --config $(CONFIG) $(if $(ONCE),--once)
+
+# The same proxy without the conversation; memory is as the console sets it.
+run: $(STAMP)
+	@$(BIN)/omniroute-memory run --config $(CONFIG)
+
+# Everything that CI runs: format, lint, types, tests, proxy, browser, wheel.
+test: $(DEV_STAMP)
+	@BIN=$(BIN) bash .ci/check
+
+# Long soak and kill runs.
+nightly: $(DEV_STAMP)
+	$(BIN)/pytest -m nightly
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(STAMP): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -e '.[all]'
+	@touch $(STAMP)
+
+$(DEV_STAMP): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -e '.[all,dev]'
+	@touch $(STAMP) $(DEV_STAMP)
+
+clean:
+	rm -rf $(VENV) .demo build dist *.egg-info

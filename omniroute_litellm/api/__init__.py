@@ -1,0 +1,1 @@
+"""The REST API: parse, call, render."""

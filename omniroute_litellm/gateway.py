@@ -1,0 +1,219 @@
+"""Everything that this package asks of LiteLLM: who calls, which model, mount, shutdown.
+
+LiteLLM's data is read here and in the hooks, parsed once into our types, and goes no further.
+"""
+
+import asyncio
+import importlib.metadata
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+import litellm
+from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
+from litellm.proxy import proxy_server
+from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
+from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.types import Message
+
+from omniroute_litellm.errors import UnauthenticatedError
+from omniroute_litellm.identity import Identity, session_of
+from omniroute_litellm.placement import Deployment
+from omniroute_litellm.recall import Arrival
+
+logger = logging.getLogger(__name__)
+
+CHAT_CALL_TYPES: Final = frozenset({"acompletion", "completion"})
+MOUNT_PATH: Final = "/omniroute"
+REDACTED: Final = "redacted-by-litellm"
+"""What LiteLLM puts in place of every text while ``turn_off_message_logging`` is on."""
+_FLUSH_TIMEOUT_S: Final = 5.0
+
+Data = Mapping[str, Any]
+
+
+def arrival_of(caller: object, data: Data) -> Arrival:
+    """Read what the pre-call hook was given."""
+    headers = _headers(data)
+    metadata = (_mapping(data.get("metadata")), _mapping(data.get("litellm_metadata")))
+    session = session_of(
+        headers, data.get("litellm_session_id"), *(part.get("session_id") for part in metadata)
+    )
+    return Arrival(
+        call_id=str(data.get("litellm_call_id") or ""),
+        model=str(data.get("model") or ""),
+        identity=identity_of(caller),
+        headers=headers,
+        session=session,
+    )
+
+
+def identity_of(caller: object) -> Identity:
+    """Read LiteLLM's authenticated caller; a field that it lacks is None."""
+    role = getattr(caller, "user_role", None)
+    return Identity(
+        key=_text(caller, "token") or _text(caller, "api_key"),
+        user=_text(caller, "user_id"),
+        end_user=_text(caller, "end_user_id"),
+        team=_text(caller, "team_id"),
+        is_admin=role in {LitellmUserRoles.PROXY_ADMIN, LitellmUserRoles.PROXY_ADMIN.value},
+    )
+
+
+def deployment_of(kwargs: Data) -> Deployment:
+    """Read which model an attempt really calls, and what LiteLLM knows of its system role."""
+    name = str(kwargs.get("model") or "")
+    info = _mapping(kwargs.get("model_info"))
+    base_model = info.get("base_model")
+    base_name = base_model if isinstance(base_model, str) else None
+    provider = kwargs.get("custom_llm_provider")
+    model = name
+    if not isinstance(provider, str) or not provider:
+        model, provider = _split(name, kwargs.get("api_base"))
+    return Deployment(
+        provider=provider,
+        model=model,
+        base_model=base_name,
+        takes_system=_takes_system(kwargs, (name, model, base_name)),
+    )
+
+
+def first_message(response: object) -> object:
+    """Return the message of a chat answer's first choice, or None when it has none."""
+    choices = getattr(response, "choices", None)
+    if not isinstance(choices, list) or not choices:
+        return None
+    return getattr(cast("list[object]", choices)[0], "message", None)
+
+
+def is_redacted(kwargs: Data, answer: str) -> bool:
+    """Tell whether LiteLLM was told to keep texts out of its logs: then they stay out of ours."""
+    return REDACTED in answer or kwargs.get("messages") == REDACTED
+
+
+def is_cache_hit(kwargs: Data) -> bool:
+    """Tell whether the answer came from LiteLLM's cache: it was learned from before."""
+    return bool(kwargs.get("cache_hit"))
+
+
+class LiteLLMAuthority:
+    """Knows every key that the proxy knows."""
+
+    async def identify(self, key: str) -> Identity:
+        """Return who a LiteLLM key belongs to; raise UnauthenticatedError for any other text.
+
+        LiteLLM's own check runs on a request made for it: called for one of our routes it would
+        refuse every key but an admin's. Its refusals differ by set-up (400, 401, even 500), so
+        each of them counts as "no".
+        """
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        request = Request(
+            {
+                "type": "http",
+                "method": "GET",
+                "path": "/v1/models",
+                "root_path": "",
+                "query_string": b"",
+                "headers": [(b"authorization", b"Bearer " + key.encode("utf-8", "replace"))],
+                "server": ("127.0.0.1", 80),
+                "scheme": "http",
+                "client": ("127.0.0.1", 0),
+                "app": proxy_server.app,
+            },
+            receive,
+        )
+        try:
+            caller: UserAPIKeyAuth = await user_api_key_auth(
+                request=request, api_key=f"Bearer {key}"
+            )
+        except Exception as error:
+            message = "the key is not valid here"
+            raise UnauthenticatedError(message) from error
+        return identity_of(caller)
+
+    def secret(self) -> str | None:
+        """Return the proxy's master key."""
+        return proxy_server.master_key or None
+
+
+def mount(app: Starlette) -> None:
+    """Mount the console into the proxy; a second call replaces nothing."""
+    routes = proxy_server.app.router.routes
+    if not any(getattr(route, "path", None) == MOUNT_PATH for route in routes):
+        proxy_server.app.mount(MOUNT_PATH, app, name="omniroute-console")
+
+
+def before_shutdown(close: Callable[[], Awaitable[None]]) -> None:
+    """Run ``close`` when the proxy stops, after the success events that still wait.
+
+    The proxy neither cancels foreign tasks nor runs ``atexit`` on SIGTERM, and its lifespan is
+    fixed by the time callbacks load: wrapping the function that it awaits last is what works.
+    """
+    inner = getattr(proxy_server, "proxy_shutdown_event", None)
+    if inner is None or getattr(inner, "is_omniroute", False):
+        return
+
+    async def proxy_shutdown_event(*args: Any, **kwargs: Any) -> object:
+        try:
+            async with asyncio.timeout(_FLUSH_TIMEOUT_S):
+                await GLOBAL_LOGGING_WORKER.flush()
+        except TimeoutError:
+            logger.warning("litellm.logging.flush.timeout after %s s", _FLUSH_TIMEOUT_S)
+        await close()
+        return await inner(*args, **kwargs)
+
+    proxy_shutdown_event.is_omniroute = True  # type: ignore[attr-defined]
+    proxy_server.proxy_shutdown_event = proxy_shutdown_event
+
+
+def litellm_version() -> str:
+    """Return the version of LiteLLM that is installed."""
+    return importlib.metadata.version("litellm")
+
+
+def is_registered(handler: object) -> bool:
+    """Tell whether LiteLLM calls a handler of this class."""
+    return any(type(callback) is type(handler) for callback in litellm.callbacks)
+
+
+def _headers(data: Data) -> dict[str, str]:
+    request = _mapping(data.get("proxy_server_request"))
+    headers = _mapping(request.get("headers"))
+    return {str(name).lower(): str(value) for name, value in headers.items()}
+
+
+def _split(name: str, api_base: object) -> tuple[str, str]:
+    try:
+        model, provider, _, _ = litellm.get_llm_provider(
+            model=name, api_base=api_base if isinstance(api_base, str) else None
+        )
+    except litellm.exceptions.BadRequestError:
+        # LiteLLM does not know the model; the name alone decides.
+        provider, _, model = name.rpartition("/")
+    return model, provider
+
+
+def _takes_system(kwargs: Data, names: tuple[str | None, ...]) -> bool | None:
+    declared = kwargs.get("supports_system_message")
+    if isinstance(declared, bool):
+        return declared
+    costs = cast("Mapping[str, Mapping[str, object]]", litellm.model_cost)
+    for name in names:
+        known = costs.get(name, {}).get("supports_system_messages") if name else None
+        if isinstance(known, bool):
+            return known
+    return None
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _text(caller: object, name: str) -> str | None:
+    value = getattr(caller, name, None)
+    return value if isinstance(value, str) and value else None

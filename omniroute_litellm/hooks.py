@@ -1,0 +1,118 @@
+"""LiteLLM's callbacks: parse, call the runtime, write the result back. No logic of their own."""
+
+import asyncio
+import functools
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from litellm.integrations.custom_logger import CustomLogger
+
+from omniroute_litellm import gateway
+from omniroute_litellm.runtime import Runtime
+from omniroute_litellm.wire import chat
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GUARD: Final = "memory.hook"
+
+
+def guarded(
+    hook: Callable[Concatenate["OmniRouteHandler", P], Awaitable[T]],
+) -> Callable[Concatenate["OmniRouteHandler", P], Awaitable[T | None]]:
+    """Keep every fault of a hook from the request: it is counted and logged, and the hook is void.
+
+    LiteLLM turns an exception here into a failed request, or into a failed deployment.
+    """
+
+    @functools.wraps(hook)
+    async def call(self: "OmniRouteHandler", /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return await hook(self, *args, **kwargs)
+        except Exception as error:
+            # The hook boundary: memory must not break a chat.
+            self.runtime.note_hook_fault(hook.__name__, error)
+            return None
+
+    return call
+
+
+class OmniRouteHandler(CustomLogger):
+    """The callback. Every hook stands in this class itself: LiteLLM looks some up there alone."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self.runtime = runtime
+
+    @guarded
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
+    ) -> None:
+        """Identify the request; change nothing."""
+        self.runtime.ensure_started()
+        states = self.runtime.states
+        if call_type not in gateway.CHAT_CALL_TYPES:
+            states.begin(None)
+            return
+        states.begin(self.runtime.recall.identify(gateway.arrival_of(user_api_key_dict, data)))
+
+    @guarded
+    async def async_pre_call_deployment_hook(
+        self, kwargs: dict[str, Any], call_type: Any
+    ) -> dict[str, Any] | None:
+        """Place the memory block for the deployment that this attempt calls, copy-on-write."""
+        state = self.runtime.states.find(kwargs.get("litellm_call_id"))
+        messages = kwargs.get("messages")
+        if state is None or not state.is_live or not isinstance(messages, list):
+            return None
+        if getattr(call_type, "value", call_type) not in gateway.CHAT_CALL_TYPES:
+            return None
+        deployment = gateway.deployment_of(kwargs)
+        placed = await self.runtime.recall.place_in_chat(state, messages, deployment)
+        return None if placed is None else {**kwargs, "messages": placed}
+
+    @guarded
+    async def async_post_call_response_headers_hook(
+        self,
+        data: dict[str, Any],
+        user_api_key_dict: Any,
+        response: Any,
+        request_headers: dict[str, str] | None = None,
+    ) -> dict[str, str] | None:
+        """Tell the client what memory did."""
+        state = self.runtime.states.find(data.get("litellm_call_id"))
+        if state is None:
+            return None
+        self.runtime.traces.record(state)
+        return state.receipt().headers()
+
+    @guarded
+    async def async_log_success_event(
+        self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        """Capture the exchange durably; extraction follows in the background."""
+        state = self.runtime.states.find(kwargs.get("litellm_call_id"))
+        if state is None or gateway.is_cache_hit(kwargs):
+            return
+        answer = chat.answer_text(gateway.first_message(response_obj))
+        if gateway.is_redacted(kwargs, answer):
+            return
+        await self.runtime.capture(state, answer)
+
+
+def start_in_proxy() -> OmniRouteHandler:
+    """Build the runtime, mount the console, and arrange for a clean stop."""
+    runtime = Runtime(environ=os.environ, authority=gateway.LiteLLMAuthority())
+    gateway.mount(runtime.console(mounted_in=gateway.litellm_version()))
+    gateway.before_shutdown(runtime.close)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass  # imported outside of a proxy: the first request starts the runtime
+    else:
+        runtime.ensure_started()
+    return OmniRouteHandler(runtime)
+
+
+handler = start_in_proxy()

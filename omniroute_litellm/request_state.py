@@ -1,0 +1,108 @@
+"""What is known of one request on its way through the proxy."""
+
+import asyncio
+from collections import OrderedDict
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from omniroute_litellm.identity import MemoryMode
+from omniroute_litellm.injection import render_block
+from omniroute_litellm.placement import BlockForm
+from omniroute_litellm.receipt import Outcome, Receipt
+from omniroute_litellm.settings import Settings
+from omniroute_litellm.tokens import estimate_tokens
+from omniroute_litellm.trace import RetrievalTrace
+from omniroute_litellm.types import OwnerId, SessionId, TraceId
+
+MAX_REMEMBERED: Final = 5_000
+
+
+@dataclass(slots=True)
+class RequestState:
+    """One request: who it is for, what it may do, and what memory did so far.
+
+    ``settings`` are those at its start, so that a change in between cannot tear a request apart.
+    ``outcome`` and ``reason`` hold what is certain so far; ``block`` is empty until retrieval
+    found something.
+    """
+
+    id: TraceId
+    call_id: str
+    model: str
+    owner: OwnerId | None
+    session: SessionId | None
+    mode: MemoryMode
+    settings: Settings
+    started_at: datetime
+    outcome: Outcome = Outcome.NONE
+    reason: str = ""
+    human_text: str | None = None
+    trace: RetrievalTrace | None = None
+    block: str = ""
+    form: BlockForm | None = None
+    is_recalled: bool = False
+    is_captured: bool = False
+    is_recorded: bool = False
+    recall_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether memory has anything to do with this request."""
+        return self.owner is not None
+
+    def fail(self, outcome: Outcome, reason: str) -> None:
+        """Note what kept memory from doing its part."""
+        self.outcome, self.reason = outcome, reason
+
+    def keep(self, trace: RetrievalTrace) -> None:
+        """Take over what a retrieval found."""
+        self.trace = trace
+        self.block = render_block(trace.lines)
+        if trace.degraded:
+            self.fail(Outcome.DEGRADED, trace.degraded)
+
+    def receipt(self) -> Receipt:
+        """Sum up for the caller. The block counts only once it was placed."""
+        trace, is_placed = self.trace, self.form is not None
+        outcome = Outcome.INJECTED if is_placed and self.outcome is Outcome.NONE else self.outcome
+        return Receipt(
+            outcome=outcome,
+            reason=self.reason,
+            injected=len(trace.lines) if trace and is_placed else 0,
+            tokens=estimate_tokens(self.block) if is_placed else 0,
+            tier=trace.tier if trace and is_placed else "none",
+            ms=trace.ms if trace else 0.0,
+            trace=self.id if self.is_live else None,
+        )
+
+
+class RequestStates:
+    """Finds the state of the request under way.
+
+    A context variable is the first carrier: it reaches every hook of a request, also those that
+    get a new call id. The bounded map by call id serves where no context came along. Never a key
+    in the request's own data: LiteLLM sends those to the provider.
+    """
+
+    def __init__(self) -> None:
+        self._current: ContextVar[RequestState | None] = ContextVar(
+            "omniroute_request", default=None
+        )
+        self._by_call: OrderedDict[str, RequestState] = OrderedDict()
+
+    def begin(self, state: RequestState | None) -> None:
+        """Make a state the current one; None clears what an earlier request left behind."""
+        self._current.set(state)
+        if state is not None and state.call_id:
+            self._by_call[state.call_id] = state
+            while len(self._by_call) > MAX_REMEMBERED:
+                self._by_call.popitem(last=False)
+
+    def find(self, call_id: object) -> RequestState | None:
+        """Return the state of this context, else that of a call id."""
+        found = self._current.get()
+        if found is None and isinstance(call_id, str):
+            found = self._by_call.get(call_id)
+        return found

@@ -1,0 +1,216 @@
+"""The composition root: builds every object, starts and stops the background work."""
+
+import asyncio
+import contextvars
+import logging
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from omniroute_litellm import __version__
+from omniroute_litellm.errors import BackendUnavailableError
+from omniroute_litellm.extraction.extractor import Extractor
+from omniroute_litellm.health import Health
+from omniroute_litellm.learning import EXTRACT, Learning
+from omniroute_litellm.live_settings import LiveSettings
+from omniroute_litellm.outbox import Outbox
+from omniroute_litellm.paths import DATABASE_NAME, data_directory
+from omniroute_litellm.probe import StoreProbe
+from omniroute_litellm.recall import SETTINGS, Recall
+from omniroute_litellm.receipt import Outcome
+from omniroute_litellm.request_state import RequestState, RequestStates
+from omniroute_litellm.retrieval import Retriever
+from omniroute_litellm.sign_in import KeyAuthority, SignIn
+from omniroute_litellm.sqlite import Database
+from omniroute_litellm.sqlite_store import SqliteMemoryStore
+from omniroute_litellm.trace_log import TraceLog
+from omniroute_litellm.types import Clock, utc_now
+from omniroute_litellm.workers import Workers
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DEADLINE_VARIABLE: Final = "MEMORY_DEADLINE_MS"
+DEFAULT_DEADLINE_MS: Final = 150
+TICK_S: Final = 1.0
+HEARTBEAT_EVERY: Final = 5
+PURGE_EVERY: Final = 3_600
+DRAIN_TIMEOUT_S: Final = 10.0
+_READERS: Final = 4
+TRACES: Final = "memory.traces"
+HEARTBEAT: Final = "memory.heartbeat"
+PURGE: Final = "memory.purge"
+
+
+class Runtime:
+    """Everything of one process: the objects, one writer thread, a few reader threads, one loop.
+
+    ``authority`` tells who a key belongs to. Nothing is opened before ``ensure_started`` or
+    the first use, and no failure of the store comes out of here but as a value or a log line.
+    """
+
+    def __init__(
+        self, *, environ: Mapping[str, str], authority: KeyAuthority, clock: Clock = utc_now
+    ) -> None:
+        self.clock = clock
+        self.data_directory: Path = data_directory(environ)
+        self.worker_id = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self.database = Database(self.data_directory / DATABASE_NAME)
+        self.health = Health(clock=clock)
+        self.settings = LiveSettings(self.database, environ=environ, clock=clock)
+        self.store = SqliteMemoryStore(self.database, clock=clock)
+        self.retriever = Retriever(self.store, clock=clock)
+        self.outbox = Outbox(self.database, clock=clock, worker=self.worker_id)
+        self.workers = Workers(self.database, clock=clock, worker=self.worker_id)
+        self.traces = TraceLog(
+            self.database, clock=clock, count_access=self.store.count_access_within
+        )
+        self.learning = Learning(
+            self.store, self.outbox, Extractor(), self.settings, self.health, clock=clock
+        )
+        self.sign_in = SignIn(authority, self.settings, self.database)
+        self.probe = StoreProbe(self.store, clock=clock)
+        self.states = RequestStates()
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="omniroute-read")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="omniroute-write")
+        self.recall = Recall(
+            self.retriever,
+            self.settings,
+            self.health,
+            executor=self._readers,
+            deadline_s=_deadline_ms(environ) / 1000,
+            clock=clock,
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._is_closed = False
+
+    def ensure_started(self) -> None:
+        """Start the background work in the running loop, once; later calls cost nothing."""
+        if self._task is not None or self._is_closed:
+            return
+        for problem in self.settings.current.problems:
+            logger.error("memory.settings.invalid: %s", problem)
+        logger.warning("memory.start version=%s data=%s", __version__, self.data_directory)
+        # A fresh context: a task made inside of a request would carry that request's state.
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name="omniroute-memory", context=contextvars.Context()
+        )
+
+    async def capture(self, state: RequestState, answer: str) -> None:
+        """Write an answered exchange to the outbox and wake the extraction."""
+        exchange = self.learning.exchange_of(state, answer)
+        if exchange is not None:
+            await self.run_write(lambda: self.learning.capture(exchange))
+            self._wake.set()
+
+    async def run_write(self, work: Callable[[], T]) -> T:
+        """Run blocking work on the writer thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    async def run_read(self, work: Callable[[], T]) -> T:
+        """Run blocking work on a reader thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    def note_hook_fault(self, hook: str, error: Exception) -> None:
+        """Count and log what went wrong in a hook, and say so in the request's receipt."""
+        self.health.failed(f"memory.hook.{hook}", error)
+        state = self.states.find(None)
+        if state is not None:
+            state.fail(Outcome.ERROR, "internal_error")
+
+    def console(self, *, mounted_in: str | None) -> "Starlette":
+        """Build the console over this runtime; ``mounted_in`` is the version of its host."""
+        from omniroute_litellm.console.app import create_app
+
+        return create_app(self, mounted_in=mounted_in)
+
+    async def close(self) -> None:
+        """Finish what is captured, give back what is leased, and close the store; once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                await self._attempt(EXTRACT, self._drain)
+                await self._attempt(TRACES, self.traces.flush)
+                await self._attempt(HEARTBEAT, self._leave)
+        except TimeoutError:
+            logger.warning("memory.stop.timeout: the outbox keeps what is left for the next start")
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._writer.shutdown(wait=False, cancel_futures=True)
+        self.database.close()
+        logger.warning("memory.stop")
+
+    async def _run(self) -> None:
+        tick = 0
+        while True:
+            await self._attempt(SETTINGS, self.settings.refresh, reads=True)
+            if tick % HEARTBEAT_EVERY == 0:
+                await self._attempt(HEARTBEAT, self.workers.beat)
+            if self.learning.backlog:
+                await self.run_write(self.learning.flush)
+            await self._attempt(EXTRACT, self._drain)
+            await self._attempt(TRACES, self.traces.flush)
+            if tick % PURGE_EVERY == 0:
+                await self._attempt(PURGE, self._purge)
+            tick += 1
+            try:
+                async with asyncio.timeout(TICK_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+            self._wake.clear()
+
+    async def _attempt(
+        self, operation: str, work: Callable[[], object], *, reads: bool = False
+    ) -> None:
+        try:
+            await (self.run_read(work) if reads else self.run_write(work))
+        except BackendUnavailableError as error:
+            self.health.failed(operation, error)
+        except Exception as error:
+            # A background job's loop: the next round tries again.
+            self.health.failed(operation, error)
+        else:
+            self.health.succeeded(operation)
+
+    def _drain(self) -> None:
+        while self.learning.work():
+            pass
+
+    def _purge(self) -> None:
+        values = self.settings.current.values
+        self.outbox.purge()
+        self.traces.purge(days=values.trace_days)
+        self.store.purge_history(before=self.clock() - timedelta(days=values.history_days))
+
+    def _leave(self) -> None:
+        self.outbox.release()
+        self.workers.leave()
+
+
+def _deadline_ms(environ: Mapping[str, str]) -> int:
+    text = environ.get(DEADLINE_VARIABLE, "").strip()
+    if not text:
+        return DEFAULT_DEADLINE_MS
+    if not text.isdecimal() or int(text) == 0:
+        logger.error(
+            "memory.settings.invalid: %s must be a whole number of milliseconds, got %r; using %d",
+            DEADLINE_VARIABLE,
+            text,
+            DEFAULT_DEADLINE_MS,
+        )
+        return DEFAULT_DEADLINE_MS
+    return int(text)
