@@ -25,7 +25,6 @@ from omniroute_litellm.recall import Arrival
 
 logger = logging.getLogger(__name__)
 
-CHAT_CALL_TYPES: Final = frozenset({"acompletion", "completion"})
 MOUNT_PATH: Final = "/omniroute"
 REDACTED: Final = "redacted-by-litellm"
 """What LiteLLM puts in place of every text while ``turn_off_message_logging`` is on."""
@@ -78,14 +77,6 @@ def deployment_of(kwargs: Data) -> Deployment:
         base_model=base_name,
         takes_system=_takes_system(kwargs, (name, model, base_name)),
     )
-
-
-def first_message(response: object) -> object:
-    """Return the message of a chat answer's first choice, or None when it has none."""
-    choices = getattr(response, "choices", None)
-    if not isinstance(choices, list) or not choices:
-        return None
-    return getattr(cast("list[object]", choices)[0], "message", None)
 
 
 def is_redacted(kwargs: Data, answer: str) -> bool:

@@ -10,7 +10,8 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from omniroute_litellm import gateway
 from omniroute_litellm.runtime import Runtime
-from omniroute_litellm.wire import chat
+from omniroute_litellm.wire.answers import answer_text
+from omniroute_litellm.wire.formats import format_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class OmniRouteHandler(CustomLogger):
         """Identify the request; change nothing."""
         self.runtime.ensure_started()
         states = self.runtime.states
-        if call_type not in gateway.CHAT_CALL_TYPES:
+        if format_of(call_type) is None:
             states.begin(None)
             return
         states.begin(self.runtime.recall.identify(gateway.arrival_of(user_api_key_dict, data)))
@@ -63,14 +64,12 @@ class OmniRouteHandler(CustomLogger):
     ) -> dict[str, Any] | None:
         """Place the memory block for the deployment that this attempt calls, copy-on-write."""
         state = self.runtime.states.find(kwargs.get("litellm_call_id"))
-        messages = kwargs.get("messages")
-        if state is None or not state.is_live or not isinstance(messages, list):
-            return None
-        if getattr(call_type, "value", call_type) not in gateway.CHAT_CALL_TYPES:
+        wire = format_of(call_type)
+        if state is None or wire is None or not state.is_live:
             return None
         deployment = gateway.deployment_of(kwargs)
-        placed = await self.runtime.recall.place_in_chat(state, messages, deployment)
-        return None if placed is None else {**kwargs, "messages": placed}
+        placed = await self.runtime.recall.place(state, wire, kwargs, deployment)
+        return None if placed is None else {**kwargs, **placed}
 
     @guarded
     async def async_post_call_response_headers_hook(
@@ -95,7 +94,7 @@ class OmniRouteHandler(CustomLogger):
         state = self.runtime.states.find(kwargs.get("litellm_call_id"))
         if state is None or gateway.is_cache_hit(kwargs):
             return
-        answer = chat.answer_text(gateway.first_message(response_obj))
+        answer = answer_text(response_obj)
         if gateway.is_redacted(kwargs, answer):
             return
         await self.runtime.capture(state, answer)

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +19,7 @@ from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.settings import Origin
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import Clock, SessionId, TraceId
-from omniroute_litellm.wire import chat
+from omniroute_litellm.wire.base import Body, WireFormat
 
 READ: Final = "memory.retrieval"
 CAPTURE: Final = "memory.capture"
@@ -82,10 +82,10 @@ class Recall:
             state.fail(Outcome.ERROR, fault.reason)
         return state
 
-    async def place_in_chat(
-        self, state: RequestState, messages: Sequence[object], deployment: Deployment
-    ) -> list[object] | None:
-        """Return new messages that carry the block, or None when nothing is to be added.
+    async def place(
+        self, state: RequestState, wire: WireFormat, body: Body, deployment: Deployment
+    ) -> dict[str, object] | None:
+        """Return the prompt fields that carry the block, or None when nothing is to be added.
 
         The first attempt retrieves; later ones place the same block in the form that their own
         deployment takes. A block that stands there already is not placed again: bridges between
@@ -94,16 +94,16 @@ class Recall:
         async with state.recall_lock:
             if not state.is_recalled:
                 state.is_recalled = True
-                state.human_text = chat.human_text(messages)
+                state.human_text = wire.human_text(body)
                 await self._recall(state)
-        if not state.block or chat.contains(messages, state.block):
+        if not state.block or wire.contains(body, state.block):
             return None
         state.form = block_form(
             deployment,
             no_system=state.settings.no_system_models,
             strict_system=state.settings.strict_system_models,
         )
-        return chat.place(messages, state.block, state.form)
+        return wire.place(body, state.block, state.form)
 
     def _gate(self, state: RequestState) -> tuple[Outcome, str] | None:
         """Return why memory stays away from this request altogether, or None."""
