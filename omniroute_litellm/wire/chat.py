@@ -39,7 +39,7 @@ class ChatFormat:
         messages = _messages(body)
         if form is BlockForm.USER:
             return {"messages": [{"role": "user", "content": block}, *messages]}
-        first = as_mapping(messages[0]) if messages else {}
+        first = as_mapping(messages[0] if messages else None)
         if form is BlockForm.MERGED and first.get("role") in _SYSTEM_ROLES:
             merged = {**first, "content": _prepended(first.get("content"), block)}
             return {"messages": [merged, *messages[1:]]}
@@ -51,6 +51,6 @@ def _messages(body: Body) -> Sequence[object]:
 
 
 def _prepended(content: object, block: str) -> object:
-    if isinstance(content, list):
-        return [{"type": "text", "text": block}, *as_list(content)]
-    return f"{block}{_SEPARATOR}{content or ''}".rstrip()
+    if isinstance(content, str) or content is None:
+        return f"{block}{_SEPARATOR}{content or ''}".rstrip()
+    return [{"type": "text", "text": block}, *as_list(content)]
