@@ -18,16 +18,15 @@ _UNKNOWN: Final = "No memory came with your message."
 
 
 def reply(messages: Sequence[Mapping[str, object]]) -> str:
-    """Return the answer of the demo model: the memory lines it was given, quoted, or none.
+    """Return the answer of the demo model: the memory block it was given, quoted, or none.
 
-    They are quoted because a quote is not a statement of the speaker: an answer that repeats the
+    It is quoted because a quote is not a statement of the speaker: an answer that repeats the
     block must not be learned from.
     """
     for message in messages:
         content = message.get("content")
         if isinstance(content, str) and content.startswith(HEADING):
-            lines = [line for line in content.splitlines() if line.startswith("- ")]
-            return "\n".join([_KNOWN, *(f"> {line}" for line in lines)])
+            return "\n".join([_KNOWN, *(f"> {line}" for line in content.splitlines())])
     return _UNKNOWN
 
 
