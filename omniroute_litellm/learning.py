@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 EXTRACT: Final = "memory.extraction.background"
 BACKLOG_CAPACITY: Final = 1_000
-BATCH: Final = 20
 _SOURCES: Final = {
     Speaker.USER: MemorySource.USER_MESSAGE,
     Speaker.ASSISTANT: MemorySource.LLM_RESPONSE,
@@ -123,14 +122,17 @@ class Learning:
         """How many exchanges wait in this process for the disk."""
         return len(self._backlog)
 
-    def work(self) -> int:
-        """Extract one batch and return its size; raise BackendUnavailableError."""
-        batch = self._outbox.claim(limit=BATCH)
-        for claimed in batch:
-            self._extract(claimed)
-        if batch:
-            self._health.succeeded(EXTRACT)
-        return len(batch)
+    def work(self) -> bool:
+        """Extract the oldest exchange; return False when none waits.
+
+        One at a time, so that new captures get to the writer thread in between: what is not in
+        the outbox yet would be lost with the process. Raises BackendUnavailableError.
+        """
+        claimed = self._outbox.claim(limit=1)
+        if not claimed:
+            return False
+        self._extract(claimed[0])
+        return True
 
     def _extract(self, claimed: Claimed) -> None:
         exchange, settings = claimed.exchange, self._settings.current.values

@@ -1,10 +1,12 @@
 """The composition root: builds every object, starts and stops the background work."""
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import os
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -161,23 +163,27 @@ class Runtime:
                 await self._attempt(HEARTBEAT, self.workers.beat)
             if self.learning.backlog:
                 await self.run_write(self.learning.flush)
-            await self._attempt(EXTRACT, self._drain)
             await self._attempt(TRACES, self.traces.flush)
             if tick % PURGE_EVERY == 0:
                 await self._attempt(PURGE, self._purge)
             tick += 1
-            try:
-                async with asyncio.timeout(TICK_S):
-                    await self._wake.wait()
-            except TimeoutError:
+            await self._learn_until(time.monotonic() + TICK_S)
+
+    async def _learn_until(self, ends: float) -> None:
+        """Extract what waits, and what comes in, until a moment of the monotonic clock."""
+        while (left := ends - time.monotonic()) > 0:
+            if await self._attempt(EXTRACT, self.learning.work):
                 continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
             self._wake.clear()
 
     async def _attempt(
         self, operation: str, work: Callable[[], object], *, reads: bool = False
-    ) -> None:
+    ) -> object:
         try:
-            await (self.run_read(work) if reads else self.run_write(work))
+            done = await (self.run_read(work) if reads else self.run_write(work))
         except BackendUnavailableError as error:
             self.health.failed(operation, error)
         except Exception as error:
@@ -185,6 +191,8 @@ class Runtime:
             self.health.failed(operation, error)
         else:
             self.health.succeeded(operation)
+            return done
+        return None
 
     def _drain(self) -> None:
         while self.learning.work():
