@@ -63,6 +63,21 @@ def proxy(proxy_factory: ProxyFactory) -> Iterator[Proxy]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def proxy_session_scope(proxy_factory: ProxyFactory) -> Iterator[Proxy]:
+    """Run LiteLLM with the plugin, memories kept apart by session."""
+    env = {**MEMORY_ON, "OMNIROUTE_MEMORY_SCOPE": "session"}
+    with proxy_factory(ProxySetup(with_plugin=True, env=env)) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy_from_settings(proxy_factory: ProxyFactory) -> Iterator[Proxy]:
+    """Run LiteLLM with the plugin and nothing pinned: memory is as the database says."""
+    with proxy_factory(ProxySetup(with_plugin=True)) as running:
+        yield running
+
+
 @pytest.fixture
 def user_key() -> str:
     """Return a virtual key that nobody has used before."""
