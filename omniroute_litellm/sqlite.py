@@ -90,7 +90,9 @@ class Connection(Protocol):
 READ_TIMEOUT_S: Final = 0.1
 """How long a reader waits for a lock: below the deadline of a request."""
 WRITE_TIMEOUT_S: Final = 5.0
-_OPEN_ATTEMPTS: Final = 20
+OPEN_TIMEOUT_S: Final = 1.0
+"""How long opening waits for a lock: every other caller waits for it, and it is tried again."""
+_OPEN_ATTEMPTS: Final = 10
 _OPEN_PAUSE_S: Final = 0.05
 _REASONS: Final = (
     (apsw.BusyError, "database_locked"),
@@ -230,15 +232,16 @@ def open_writer(path: Path) -> Connection:
         raise BackendUnavailableError(message, reason="database_unwritable") from error
     connection = _connect(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
-        connection.set_busy_timeout(int(WRITE_TIMEOUT_S * 1000))
         if not connection.pragma("user_version"):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         _enter_wal(connection)
+        connection.set_busy_timeout(int(OPEN_TIMEOUT_S * 1000))
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         load_vector_extension(connection)
         connection.create_scalar_function("merge_objects", _merge_objects, 2, deterministic=True)
         migrate(connection)
+        connection.set_busy_timeout(int(WRITE_TIMEOUT_S * 1000))
     except BaseException:
         connection.close()
         raise

@@ -147,6 +147,7 @@ def health(request: Request, caller: Admin) -> HealthReport:
             waiting=state.waiting, set_aside=state.set_aside, backlog=runtime.learning.backlog
         )
         workers = len(runtime.workers.live())
+        runtime.health.succeeded("memory.health")
     except BackendUnavailableError as error:
         # The probe has met the same store: its reason stands in the report already.
         runtime.health.failed("memory.health", error)
