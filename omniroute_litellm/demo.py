@@ -8,7 +8,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from litellm.llms.custom_llm import CustomLLM
-from litellm.types.utils import Choices, GenericStreamingChunk, Message, ModelResponse, Usage
+from litellm.types.utils import (  # pyright: ignore[reportMissingTypeStubs]
+    Choices,
+    GenericStreamingChunk,
+    Message,
+    ModelResponse,
+    Usage,
+)
 
 from omniroute_litellm.injection import HEADING
 from omniroute_litellm.tokens import estimate_tokens
@@ -47,7 +53,10 @@ class DemoModel(CustomLLM):
         response.usage = usage  # type: ignore[attr-defined] - the model allows extra fields
         return response
 
-    async def astreaming(self, *args: Any, **kwargs: Any) -> AsyncIterator[GenericStreamingChunk]:
+    # LiteLLM declares a coroutine here and iterates over what the call returns.
+    async def astreaming(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[GenericStreamingChunk]:
         """Answer line by line."""
         lines = reply(cast("Sequence[Mapping[str, object]]", kwargs["messages"])).splitlines(
             keepends=True

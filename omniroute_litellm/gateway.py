@@ -10,10 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
 import litellm
-from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
+from litellm.litellm_core_utils.logging_worker import (  # pyright: ignore[reportMissingTypeStubs]
+    GLOBAL_LOGGING_WORKER,
+)
 from litellm.proxy import proxy_server
 from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
-from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
+from litellm.proxy.auth.user_api_key_auth import (  # pyright: ignore[reportMissingTypeStubs]
+    user_api_key_auth,
+)
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.types import Message
@@ -193,7 +197,7 @@ def _takes_system(kwargs: Data, names: tuple[str | None, ...]) -> bool | None:
     declared = kwargs.get("supports_system_message")
     if isinstance(declared, bool):
         return declared
-    costs = cast("Mapping[str, Mapping[str, object]]", litellm.model_cost)
+    costs = cast("Mapping[str, Mapping[str, object]]", getattr(litellm, "model_cost", {}))
     for name in names:
         known = costs.get(name, {}).get("supports_system_messages") if name else None
         if isinstance(known, bool):

@@ -3,7 +3,8 @@
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from litellm.integrations.custom_logger import CustomLogger
@@ -20,8 +21,8 @@ GUARD: Final = "memory.hook"
 
 
 def guarded(
-    hook: Callable[Concatenate["OmniRouteHandler", P], Awaitable[T]],
-) -> Callable[Concatenate["OmniRouteHandler", P], Awaitable[T | None]]:
+    hook: "Callable[Concatenate[OmniRouteHandler, P], CoroutineType[Any, Any, T]]",
+) -> "Callable[Concatenate[OmniRouteHandler, P], CoroutineType[Any, Any, T | None]]":
     """Keep every fault of a hook from the request: it is counted and logged, and the hook is void.
 
     LiteLLM turns an exception here into a failed request, or into a failed deployment.
@@ -43,7 +44,7 @@ class OmniRouteHandler(CustomLogger):
     """The callback. Every hook stands in this class itself: LiteLLM looks some up there alone."""
 
     def __init__(self, runtime: Runtime) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] - untyped keyword arguments
         self.runtime = runtime
 
     @guarded
@@ -78,6 +79,7 @@ class OmniRouteHandler(CustomLogger):
         user_api_key_dict: Any,
         response: Any,
         request_headers: dict[str, str] | None = None,
+        litellm_call_info: dict[str, Any] | None = None,
     ) -> dict[str, str] | None:
         """Tell the client what memory did."""
         state = self.runtime.states.find(data.get("litellm_call_id"))

@@ -172,7 +172,7 @@ ENGLISH: Final = Language(
         r"understood|made|took|came|been|found|told|kept|wrote|did|gave|bought|saw|learnt|lost)\b"
     ),
     self_talk=(
-        r"\b(?:as\ an?\ (?:AI|language\ model|assistant|large\ language\ model)|as\ your\ assistant|"
+        r"\b(?:as\ an?\ (?:AI|(?:large\ )?language\ model|assistant)|as\ your\ assistant|"
         r"I['’ʼ]?m\ an?\ (?:AI|language\ model|assistant)|my\ training)\b"
     ),
     self_talk_object={

@@ -18,9 +18,9 @@ MAX_CLAUSE: Final = 2_000
 """A longer clause is no sentence that somebody said; what follows its start is not read."""
 _MAX_OPENINGS: Final = 4
 
-_SENTENCE_END: Final = re.compile(r"""[.!?…]{1,10}["'”’)\]]{0,3}(?=\s|$)|[。！？]|\n""")  # noqa: RUF001
+_SENTENCE_END: Final = re.compile(r"""[.!?…]{1,10}["'”’)\]]{0,3}(?=\s|$)|[。！？]|\n""")
 _QUOTED: Final = re.compile(r"""["“]([^"“”\n]{1,1000})["”]""")
-_EDGES: Final = " \t\r\n\f\v*_\"'“”‘’.,;:!?…()[]"  # noqa: RUF001 - what may stick to a capture
+_EDGES: Final = " \t\r\n\f\v*_\"'“”‘’.,;:!?…()[]"
 _BLANKS: Final = re.compile(r"\s+")
 
 Sources = Literal["both", "user", "assistant"]
@@ -139,7 +139,7 @@ def _sentences(reader: _Reader, prose: str) -> Iterator[tuple[int, int]]:
             prose[max(start, match.start() - 8) : match.start()]
         ):
             continue
-        if "?" not in match[0] and "？" not in match[0]:  # noqa: RUF001 - the full-width one
+        if "?" not in match[0] and "？" not in match[0]:
             yield start, match.start()
         start = match.end()
     yield start, len(prose)
