@@ -4,7 +4,6 @@ LiteLLM's data is read here and in the hooks, parsed once into our types, and go
 """
 
 import asyncio
-import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
@@ -164,11 +163,6 @@ def before_shutdown(close: Callable[[], Awaitable[None]]) -> None:
 
     proxy_shutdown_event.is_omniroute = True  # type: ignore[attr-defined]
     proxy_server.proxy_shutdown_event = proxy_shutdown_event
-
-
-def litellm_version() -> str:
-    """Return the version of LiteLLM that is installed."""
-    return importlib.metadata.version("litellm")
 
 
 def is_registered(handler: object) -> bool:

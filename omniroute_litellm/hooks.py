@@ -105,7 +105,7 @@ class OmniRouteHandler(CustomLogger):
 def start_in_proxy() -> OmniRouteHandler:
     """Build the runtime, mount the console, and arrange for a clean stop."""
     runtime = Runtime(environ=os.environ, authority=gateway.LiteLLMAuthority())
-    gateway.mount(runtime.console(mounted_in=gateway.litellm_version()))
+    gateway.mount(runtime.console())
     gateway.before_shutdown(runtime.close)
     try:
         asyncio.get_running_loop()

@@ -19,7 +19,7 @@ from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.settings import Origin
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import Clock, SessionId, TraceId
-from omniroute_litellm.wire.base import Body, WireFormat
+from omniroute_litellm.wire.base import Body, WireFormat, newest_human_text
 
 READ: Final = "memory.retrieval"
 CAPTURE: Final = "memory.capture"
@@ -94,7 +94,7 @@ class Recall:
         async with state.recall_lock:
             if not state.is_recalled:
                 state.is_recalled = True
-                state.human_text = wire.human_text(body)
+                state.human_text = newest_human_text(wire, body)
                 await self._recall(state)
         if not state.block or wire.contains(body, state.block):
             return None
@@ -103,7 +103,7 @@ class Recall:
             no_system=state.settings.no_system_models,
             strict_system=state.settings.strict_system_models,
         )
-        return wire.place(body, state.block, state.form)
+        return wire.place_leading(body, state.block, state.form)
 
     def _gate(self, state: RequestState) -> tuple[Outcome, str] | None:
         """Return why memory stays away from this request altogether, or None."""

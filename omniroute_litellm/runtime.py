@@ -129,11 +129,11 @@ class Runtime:
         if state is not None:
             state.fail(Outcome.ERROR, "internal_error")
 
-    def console(self, *, mounted_in: str | None) -> "Starlette":
-        """Build the console over this runtime; ``mounted_in`` is the version of its host."""
+    def console(self) -> "Starlette":
+        """Build the console over this runtime."""
         from omniroute_litellm.console.app import create_app
 
-        return create_app(self, mounted_in=mounted_in)
+        return create_app(self)
 
     async def close(self) -> None:
         """Finish what is captured, give back what is leased, and close the store; once."""

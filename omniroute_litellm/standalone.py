@@ -39,4 +39,4 @@ def standalone_app(runtime: Runtime) -> Starlette:
         yield
         await runtime.close()
 
-    return Starlette(routes=[Mount("/", app=runtime.console(mounted_in=None))], lifespan=lifespan)
+    return Starlette(routes=[Mount("/", app=runtime.console())], lifespan=lifespan)

@@ -1,6 +1,6 @@
 """The seam of every request format."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from omniroute_litellm.placement import BlockForm
@@ -12,17 +12,46 @@ class WireFormat(Protocol):
     """Knows where one request format keeps its texts. Pure: bodies are never changed in place.
 
     ``body`` is what LiteLLM hands to a deployment, a mapping with the format's prompt fields
-    among others.
+    among others. An *item* is one entry of its conversation: a message, an input item, a content.
     """
 
-    def human_text(self, body: Body) -> str | None:
-        """Return the newest text that a person wrote, without tagged sections, code and quotes."""
+    def items(self, body: Body) -> Sequence[object]:
+        """Return the conversation, oldest first."""
+        ...
+
+    def preamble(self, body: Body) -> object:
+        """Return what stands before the conversation: instructions and tools."""
+        ...
+
+    def prose(self, item: object) -> str | None:
+        """Return what a person wrote in an item, None when nobody did.
+
+        Tagged sections, code and quotes are blanked out; tool results and texts of other roles
+        are not human.
+        """
         ...
 
     def contains(self, body: Body, block: str) -> bool:
         """Tell whether this very block stands in the body already."""
         ...
 
-    def place(self, body: Body, block: str, form: BlockForm) -> dict[str, object]:
-        """Return the prompt fields that carry the block: new objects, only those that change."""
+    def place_leading(self, body: Body, block: str, form: BlockForm) -> dict[str, object]:
+        """Return the prompt fields that carry the block in front of everything else."""
         ...
+
+    def place_behind(self, body: Body, blocks: Mapping[int, str]) -> dict[str, object]:
+        """Return the prompt fields with each block behind the human text of an item.
+
+        Keys are positions in ``items``; the block goes into that item, as an extra part where its
+        content is a list.
+        """
+        ...
+
+
+def newest_human_text(wire: WireFormat, body: Body) -> str | None:
+    """Return the newest text that a person wrote in a body, or None."""
+    for item in reversed(wire.items(body)):
+        prose = wire.prose(item)
+        if prose:
+            return prose
+    return None

@@ -5,8 +5,17 @@ from typing import Final
 
 from omniroute_litellm.wire.base import WireFormat
 from omniroute_litellm.wire.chat import ChatFormat
+from omniroute_litellm.wire.gemini import GeminiFormat
+from omniroute_litellm.wire.messages import MessagesFormat
+from omniroute_litellm.wire.responses import ResponsesFormat
 
-FORMATS: Final[Mapping[str, WireFormat]] = {"acompletion": ChatFormat()}
+FORMATS: Final[Mapping[str, WireFormat]] = {
+    "acompletion": ChatFormat(),
+    "aresponses": ResponsesFormat(),
+    "anthropic_messages": MessagesFormat(),
+    "agenerate_content": GeminiFormat(),
+    "agenerate_content_stream": GeminiFormat(),
+}
 
 
 def format_of(call_type: object) -> WireFormat | None:
