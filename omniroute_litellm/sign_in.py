@@ -84,17 +84,13 @@ class SignIn:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
         self._link_token: str | None = None
 
-    async def by_key(self, key: str, *, client: str) -> Principal:
-        """Return the principal of a key.
+    async def by_key(self, key: str) -> Principal:
+        """Return the principal of a key; raise UnauthenticatedError for a wrong one.
 
-        Raises UnauthenticatedError for a wrong one and ThrottledError after too many of those.
+        Programs are not throttled here: the proxy beside us answers as many tries, and one
+        caller's wrong key must not lock out those who share its address.
         """
-        self._require_patience(client)
-        try:
-            identity = await self._authority.identify(key)
-        except UnauthenticatedError:
-            self._note_failure(client)
-            raise
+        identity = await self._authority.identify(key)
         if identity.is_admin:
             return ADMIN
         owner = resolve_owner(identity, self._settings.current.values.owner_field)
@@ -105,8 +101,17 @@ class SignIn:
         return Principal(is_admin=False, owner=owner, name=f"key:{short}")
 
     async def cookie_for(self, key: str, *, client: str) -> str:
-        """Return a new session cookie for an admin key; raise ForbiddenError for another key."""
-        principal = await self.by_key(key, client=client)
+        """Return a new session cookie for an admin key.
+
+        Raises UnauthenticatedError for a wrong key, ForbiddenError for one of another role, and
+        ThrottledError after too many wrong ones from the same client.
+        """
+        self._require_patience(client)
+        try:
+            principal = await self.by_key(key)
+        except UnauthenticatedError:
+            self._note_failure(client)
+            raise
         if not principal.is_admin:
             message = "the console needs the key of a proxy admin"
             raise ForbiddenError(message)

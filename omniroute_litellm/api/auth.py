@@ -27,7 +27,7 @@ async def principal(request: Request) -> Principal:
     sign_in: SignIn = request.app.state.sign_in
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.casefold() == "bearer" and key.strip():
-        return await sign_in.by_key(key.strip(), client=client_of(request))
+        return await sign_in.by_key(key.strip())
     cookie = request.cookies.get(COOKIE)
     if cookie:
         return sign_in.by_cookie(cookie)

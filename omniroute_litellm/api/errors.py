@@ -108,7 +108,7 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     details = [
         ErrorDetail(
             field=".".join(str(part) for part in fault["loc"][1:]) or str(fault["loc"][0]),
-            message=str(fault["msg"]),
+            message=str(fault["msg"]).removeprefix("Value error, "),
         )
         for fault in faults
     ]

@@ -58,7 +58,7 @@ def runtime_of(request: Request) -> Runtime:
     return runtime
 
 
-@router.get("/memory", responses=responses(401, 403, 422, 429, 503))
+@router.get("/memory", responses=responses(401, 403, 422, 503))
 def list_memories(
     request: Request,
     caller: Caller,
@@ -103,7 +103,7 @@ def list_memories(
 
 @router.post(
     "/memory",
-    responses={201: {"model": StoredMemory}, **responses(400, 401, 403, 413, 422, 429, 503)},
+    responses={201: {"model": StoredMemory}, **responses(400, 401, 403, 413, 422, 503)},
 )
 def add_memory(
     request: Request, response: Response, caller: Caller, body: NewMemory
@@ -134,7 +134,7 @@ def add_memory(
     )
 
 
-@router.get("/memory/health", responses=responses(401, 403, 429))
+@router.get("/memory/health", responses=responses(401, 403))
 def health(request: Request, caller: Admin) -> HealthReport:
     """Prove that memory works by storing, finding and deleting one; say what fails."""
     runtime = runtime_of(request)
@@ -167,14 +167,14 @@ def health(request: Request, caller: Admin) -> HealthReport:
     )
 
 
-@router.get("/memory/{memory_id}", responses=responses(401, 403, 404, 429, 503))
+@router.get("/memory/{memory_id}", responses=responses(401, 403, 404, 503))
 def get_memory(request: Request, caller: Caller, memory_id: str) -> OneMemory:
     """Return one memory."""
     found = runtime_of(request).store.get(_id(memory_id), owner=caller.owner)
     return OneMemory(memory=MemoryBody.of(found))
 
 
-@router.put("/memory/{memory_id}", responses=responses(400, 401, 403, 404, 409, 413, 422, 429, 503))
+@router.put("/memory/{memory_id}", responses=responses(400, 401, 403, 404, 409, 413, 422, 503))
 def edit_memory(request: Request, caller: Caller, memory_id: str, body: MemoryEdit) -> EditedMemory:
     """Change a memory; 409 when it changed since ``updatedAt`` or another holds the key."""
     change = MemoryChange(values=body.values(), expected_updated_at=body.updated_at)
@@ -184,21 +184,21 @@ def edit_memory(request: Request, caller: Caller, memory_id: str, body: MemoryEd
     return EditedMemory(success=True, memory=MemoryBody.of(stored))
 
 
-@router.delete("/memory/{memory_id}", responses=responses(401, 403, 404, 429, 503))
+@router.delete("/memory/{memory_id}", responses=responses(401, 403, 404, 503))
 def delete_memory(request: Request, caller: Caller, memory_id: str) -> Success:
     """Delete a memory; undo brings it back while the history keeps it."""
     runtime_of(request).store.delete(_id(memory_id), owner=caller.owner, actor=caller.name)
     return Success(success=True)
 
 
-@router.post("/memory/{memory_id}/undo", responses=responses(401, 403, 404, 409, 429, 503))
+@router.post("/memory/{memory_id}/undo", responses=responses(401, 403, 404, 409, 503))
 def undo(request: Request, caller: Caller, memory_id: str) -> OneMemory:
     """Take back the newest change of a memory, a delete included."""
     restored = runtime_of(request).store.undo(_id(memory_id), owner=caller.owner, actor=caller.name)
     return OneMemory(memory=MemoryBody.of(restored))
 
 
-@router.get("/memory/{memory_id}/history", responses=responses(401, 403, 404, 429, 503))
+@router.get("/memory/{memory_id}/history", responses=responses(401, 403, 404, 503))
 def history(request: Request, caller: Caller, memory_id: str) -> HistoryList:
     """Return what the changes of a memory replaced, newest first."""
     entries = runtime_of(request).store.history(_id(memory_id), owner=caller.owner)

@@ -14,7 +14,7 @@ from omniroute_litellm.settings import FIELDS, Origin, ResolvedSettings, Setting
 router = APIRouter(tags=["settings"])
 
 
-@router.get("/settings/memory", responses=responses(401, 403, 422, 429, 503))
+@router.get("/settings/memory", responses=responses(401, 403, 422, 503))
 def get_settings(
     request: Request,
     caller: Admin,
@@ -25,7 +25,7 @@ def get_settings(
     return _explained(current) if explain else current.values
 
 
-@router.put("/settings/memory", responses=responses(400, 401, 403, 413, 422, 429, 503))
+@router.put("/settings/memory", responses=responses(400, 401, 403, 413, 422, 503))
 def put_settings(
     request: Request, caller: Admin, change: Annotated[dict[str, JsonValue], Body()]
 ) -> Settings:
