@@ -90,9 +90,8 @@ class Connection(Protocol):
 READ_TIMEOUT_S: Final = 0.1
 """How long a reader waits for a lock: below the deadline of a request."""
 WRITE_TIMEOUT_S: Final = 5.0
-OPEN_TIMEOUT_S: Final = 1.0
+OPEN_TIMEOUT_S: Final = 2.0
 """How long opening waits for a lock: every other caller waits for it, and it is tried again."""
-_OPEN_ATTEMPTS: Final = 10
 _OPEN_PAUSE_S: Final = 0.05
 _REASONS: Final = (
     (apsw.BusyError, "database_locked"),
@@ -224,18 +223,32 @@ class Database:
 
 
 def open_writer(path: Path) -> Connection:
-    """Open a database for writing, make its folder and bring its schema up to date."""
+    """Open a database for writing, make its folder and bring its schema up to date.
+
+    Processes that start together meet each other's locks, some of which SQLite does not wait for
+    (the change of the journal mode is one), so the whole opening is tried again for a while.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         message = f"cannot make the data directory {path.parent}: {error.strerror}"
         raise BackendUnavailableError(message, reason="database_unwritable") from error
+    ends = time.monotonic() + OPEN_TIMEOUT_S
+    while True:
+        try:
+            return _opened_once(path)
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() >= ends:
+                raise
+            time.sleep(_OPEN_PAUSE_S)
+
+
+def _opened_once(path: Path) -> Connection:
     connection = _connect(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         if not connection.pragma("user_version"):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        _enter_wal(connection)
-        connection.set_busy_timeout(int(OPEN_TIMEOUT_S * 1000))
+        connection.pragma("journal_mode", "wal")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         load_vector_extension(connection)
@@ -339,20 +352,6 @@ def _merge_objects(old: Value, new: Value) -> Value:
 
 def _version(connection: Connection) -> int:
     return cast("int", connection.pragma("user_version"))
-
-
-def _enter_wal(connection: Connection) -> None:
-    # SQLite does not wait for a lock while it changes the journal mode, so two processes that
-    # start together would see each other as busy.
-    for attempt in range(_OPEN_ATTEMPTS):
-        try:
-            connection.pragma("journal_mode", "wal")
-        except apsw.BusyError:
-            if attempt == _OPEN_ATTEMPTS - 1:
-                raise
-            time.sleep(_OPEN_PAUSE_S)
-        else:
-            return
 
 
 @contextmanager

@@ -1,0 +1,79 @@
+"""Small stand-ins for what surrounds the code under test."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from omniroute_litellm.errors import BackendUnavailableError
+from omniroute_litellm.store import Alive
+from omniroute_litellm.types import MemoryId, Scope
+from omniroute_litellm.vectors.base import Vector, VectorHit, VectorRecord
+
+
+class FakeClock:
+    """A clock that stands still until it is moved; every reading is a microsecond later."""
+
+    def __init__(self) -> None:
+        self._now = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self._now += timedelta(microseconds=1)
+        return self._now
+
+    def move(self, **by: float) -> None:
+        """Let time pass."""
+        self._now += timedelta(**by)
+
+
+class TopicEmbedder:
+    """Maps topic words to axes, so that a reader sees which texts are near; counts its calls."""
+
+    TOPICS = ("tea", "jazz", "code")
+
+    def __init__(self, *, is_down: bool = False) -> None:
+        self.calls = 0
+        self.is_down = is_down
+
+    def embed(self, text: str) -> Vector:
+        """Return one coordinate a topic: 1 where its word occurs."""
+        self.calls += 1
+        if self.is_down:
+            message = "the model is away"
+            raise BackendUnavailableError(message, reason="embedding_down")
+        return [float(topic in text) for topic in self.TOPICS]
+
+
+class ListIndex:
+    """A vector index that holds what it is given and compares by dot product."""
+
+    signature = "fake:topics:3"
+
+    def __init__(self, *, is_mute: bool = False) -> None:
+        self._records: dict[MemoryId, VectorRecord] = {}
+        self._is_mute = is_mute
+
+    def upsert(self, records: Sequence[VectorRecord]) -> None:
+        """Keep vectors."""
+        self._records.update({record.memory_id: record for record in records})
+
+    def delete(self, memory_ids: Sequence[MemoryId]) -> None:
+        """Drop vectors."""
+        for memory_id in memory_ids:
+            self._records.pop(memory_id, None)
+
+    def search(self, vector: Vector, *, scope: Scope, alive: Alive, limit: int) -> list[VectorHit]:
+        """Return what shares a topic, in the scope; nothing at all when mute."""
+        if self._is_mute:
+            return []
+        hits = [
+            VectorHit(
+                record.memory_id, sum(a * b for a, b in zip(vector, record.vector, strict=True))
+            )
+            for record in self._records.values()
+            if record.owner in scope.owners
+        ]
+        found = [hit for hit in hits if hit.similarity > 0]
+        return sorted(found, key=lambda hit: -hit.similarity)[:limit]
+
+    def count(self, scope: Scope) -> int:
+        """Count the vectors of a scope."""
+        return sum(record.owner in scope.owners for record in self._records.values())
