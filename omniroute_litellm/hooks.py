@@ -105,6 +105,7 @@ class OmniRouteHandler(CustomLogger):
 def start_in_proxy() -> OmniRouteHandler:
     """Build the runtime, mount the console, and arrange for a clean stop."""
     runtime = Runtime(environ=os.environ, authority=gateway.LiteLLMAuthority())
+    runtime.open()
     gateway.mount(runtime.console())
     gateway.before_shutdown(runtime.close)
     try:

@@ -95,6 +95,17 @@ class Runtime:
         self._wake = asyncio.Event()
         self._is_closed = False
 
+    def open(self) -> None:
+        """Open the store and read the settings now, so that the first request finds them.
+
+        Blocks for two seconds at most, while nothing is served yet. A fault is noted, and the
+        background work tries again.
+        """
+        try:
+            self.settings.refresh()
+        except BackendUnavailableError as error:
+            self.health.failed(SETTINGS, error)
+
     def ensure_started(self) -> None:
         """Start the background work in the running loop, once; later calls cost nothing."""
         if self._task is not None or self._is_closed:
@@ -164,7 +175,7 @@ class Runtime:
             if self.learning.backlog:
                 await self.run_write(self.learning.flush)
             await self._attempt(TRACES, self.traces.flush)
-            if tick % PURGE_EVERY == 0:
+            if tick % PURGE_EVERY == 0 or self.health.fault(PURGE):
                 await self._attempt(PURGE, self._purge)
             tick += 1
             await self._learn_until(time.monotonic() + TICK_S)

@@ -18,7 +18,7 @@ from tests.upstream import Upstream
 
 pytestmark = pytest.mark.proxy
 
-HEAVY_EXCHANGES: Final = 400
+HEAVY_EXCHANGES: Final = 80
 HEAVY_TEXT: Final = "we went there and it rained all day long. " * 1_500
 REQUESTS: Final = 500
 CALLERS: Final = 10

@@ -3,7 +3,6 @@
 import sqlite3
 from typing import Any, Final
 
-import anthropic
 import openai
 import pytest
 
@@ -250,19 +249,6 @@ def test_real_clients_get_valid_answers(proxy: Proxy, user_key: str) -> None:
         ) as stream:
             text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
         assert text.strip()
-
-
-def test_other_formats_pass_untouched(proxy: Proxy, upstream: Upstream, user_key: str) -> None:
-    """A format that is not supported yet reaches the provider without memory, and works."""
-    say(proxy, user_key, "I prefer TypeScript.")
-    wait_learned(proxy, user_key, 1)
-    upstream.clear()
-    with anthropic.Anthropic(base_url=proxy.url, api_key=user_key) as client:
-        answer = client.messages.create(
-            model="claude", max_tokens=20, messages=[{"role": "user", "content": "Which language?"}]
-        )
-    assert answer.content
-    assert blocks_in(upstream.records()[0].body) == 0
 
 
 def test_switching_memory_off_reaches_requests(
