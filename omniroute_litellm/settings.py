@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Final, Literal, cast
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from omniroute_litellm.errors import ValidationError
@@ -18,6 +18,13 @@ MAX_BUDGET_TOKENS: Final = 16_000
 """The one upper limit of every token budget: setting, preview, MCP and retrieval."""
 
 Strategy = Literal["recent", "semantic", "hybrid"]
+
+
+def canonical_strategy(name: object) -> object:
+    """Return ``recent`` for OmniRoute's other name of it, ``exact``; anything else as it is."""
+    return "recent" if name == "exact" else name
+
+
 ExtractFrom = Literal["both", "user", "assistant"]
 OwnerField = Literal["api_key", "user", "end_user", "team"]
 ScopeName = Literal["apiKey", "session", "global"]
@@ -47,7 +54,7 @@ class Settings(BaseModel):
         le=365,
         description="Days after which a memory that nobody restated is no longer used.",
     )
-    strategy: Strategy = Field(
+    strategy: Annotated[Strategy, BeforeValidator(canonical_strategy)] = Field(
         default="hybrid",
         description="How memories are chosen: newest first, relevant only, or both and profile.",
     )

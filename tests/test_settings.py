@@ -157,6 +157,12 @@ def test_a_lost_database_keeps_the_last_values(tmp_path: Path) -> None:
     assert settings.current.is_active
 
 
+def test_exact_is_another_name_of_recent(database: Database) -> None:
+    """OmniRoute's word for the strategy is accepted wherever it is set."""
+    assert resolve({}, {"OMNIROUTE_MEMORY_STRATEGY": "exact"}).values.strategy == "recent"
+    assert live(database).change({"strategy": "exact"}).values.strategy == "recent"
+
+
 def test_public_names_are_camel_case() -> None:
     """Names outside are OmniRoute's."""
     assert public_name("max_tokens") == "maxTokens"
