@@ -132,7 +132,7 @@ def test_the_newest_human_text(wire: WireFormat, body: dict[str, Any], text: str
 def test_placing_in_front_touches_nothing(
     wire: WireFormat, body: dict[str, Any], text: str | None, form: BlockForm
 ) -> None:
-    """The block is found afterwards, once; the given body and everything of it stay as they were."""
+    """The block is found afterwards, once; the given body stays as it was."""
     before = copy.deepcopy(body)
     assert not wire.contains(body, BLOCK)
     placed = {**body, **wire.place_leading(body, BLOCK, form)}
