@@ -31,11 +31,13 @@ def guarded(
     @functools.wraps(hook)
     async def call(self: "OmniRouteHandler", /, *args: P.args, **kwargs: P.kwargs) -> T | None:
         try:
-            return await hook(self, *args, **kwargs)
+            result = await hook(self, *args, **kwargs)
         except Exception as error:
             # The hook boundary: memory must not break a chat.
             self.runtime.note_hook_fault(hook.__name__, error)
             return None
+        self.runtime.note_hook_success(hook.__name__)
+        return result
 
     return call
 

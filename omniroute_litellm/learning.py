@@ -65,6 +65,22 @@ class Learning:
         self._lock = threading.Lock()
         self._backlog: deque[Exchange] = deque()
 
+    def capture(self, state: RequestState, answer: str) -> bool:
+        """Store the exchange of a finished request durably, or keep it for the next try.
+
+        Returns False when there was nothing to capture. Never raises.
+        """
+        exchange = self.exchange_of(state, answer)
+        if exchange is None:
+            return False
+        with self._lock:
+            if len(self._backlog) >= BACKLOG_CAPACITY:
+                self._health.count("memory.capture.lost")
+                return False
+            self._backlog.append(exchange)
+        self.flush()
+        return True
+
     def exchange_of(self, state: RequestState, answer: str) -> Exchange | None:
         """Return what is to be captured of a finished request, or None: at most once each.
 
@@ -90,15 +106,6 @@ class Learning:
             model=state.model,
             captured_at=self._clock(),
         )
-
-    def capture(self, exchange: Exchange) -> None:
-        """Store an exchange durably, or keep it for the next try; never raise."""
-        with self._lock:
-            if len(self._backlog) >= BACKLOG_CAPACITY:
-                self._health.count("memory.capture.lost")
-                return
-            self._backlog.append(exchange)
-        self.flush()
 
     def flush(self) -> bool:
         """Move the backlog to the outbox; return False when something had to stay."""

@@ -94,9 +94,8 @@ class Recall:
         async with state.recall_lock:
             if not state.is_recalled:
                 state.is_recalled = True
-                state.human_text = newest_human_text(wire, body)
-                await self._recall(state)
-        if not state.block or wire.contains(body, state.block):
+                await self._recall(state, wire, body)
+        if not state.block or (state.form is not None and wire.contains(body, state.block)):
             return None
         state.form = block_form(
             deployment,
@@ -120,16 +119,35 @@ class Recall:
             return Outcome.OFF, "disabled"
         return (Outcome.OFF, "no_owner") if state.owner is None else None
 
-    async def _recall(self, state: RequestState) -> None:
+    async def _recall(self, state: RequestState, wire: WireFormat, body: Body) -> None:
+        # Cancelling cannot stop a thread that runs, but it takes a waiting call off the queue.
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                trace = await loop.run_in_executor(self._executor, self._look, state, wire, body)
+        except TimeoutError:
+            self._health.count("memory.retrieval.deadline")
+            state.fail(Outcome.DEGRADED, "deadline")
+        except BackendUnavailableError as error:
+            self._health.failed(READ, error)
+            state.fail(Outcome.ERROR, error.reason)
+        else:
+            if trace is not None:
+                self._health.succeeded(READ)
+                state.keep(trace)
+
+    def _look(self, state: RequestState, wire: WireFormat, body: Body) -> RetrievalTrace | None:
+        """Read what the person wrote and find what is known about it: one thread hop for both."""
+        state.human_text = newest_human_text(wire, body)
         settings = state.settings
         if state.owner is None or not state.human_text:
-            return
+            return None
         if not (settings.injection_enabled and settings.max_tokens and state.mode.may_read):
-            return
+            return None
         scope = read_scope(state.owner, state.session, settings.scope)
         if scope is None:
             state.reason = state.reason or "no_session"
-            return
+            return None
         request = RetrievalRequest(
             scope=scope,
             query=state.human_text,
@@ -138,20 +156,4 @@ class Recall:
             profile_max_tokens=settings.profile_max_tokens,
             retention=timedelta(days=settings.retention_days),
         )
-        try:
-            trace = await self._retrieve(request)
-        except TimeoutError:
-            self._health.count("memory.retrieval.deadline")
-            state.fail(Outcome.DEGRADED, "deadline")
-        except BackendUnavailableError as error:
-            self._health.failed(READ, error)
-            state.fail(Outcome.ERROR, error.reason)
-        else:
-            self._health.succeeded(READ)
-            state.keep(trace)
-
-    async def _retrieve(self, request: RetrievalRequest) -> RetrievalTrace:
-        # Cancelling cannot stop a thread that runs, but it takes a waiting call off the queue.
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._deadline_s):
-            return await loop.run_in_executor(self._executor, self._retriever.retrieve, request)
+        return self._retriever.retrieve(request)

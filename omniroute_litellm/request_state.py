@@ -16,7 +16,7 @@ from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import OwnerId, SessionId, TraceId
 
-MAX_REMEMBERED: Final = 5_000
+MAX_REMEMBERED: Final = 1_000
 
 
 @dataclass(slots=True)

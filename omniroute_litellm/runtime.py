@@ -120,9 +120,7 @@ class Runtime:
 
     async def capture(self, state: RequestState, answer: str) -> None:
         """Write an answered exchange to the outbox and wake the extraction."""
-        exchange = self.learning.exchange_of(state, answer)
-        if exchange is not None:
-            await self.run_write(lambda: self.learning.capture(exchange))
+        if await self.run_write(lambda: self.learning.capture(state, answer)):
             self._wake.set()
 
     async def run_write(self, work: Callable[[], T]) -> T:
@@ -132,6 +130,10 @@ class Runtime:
     async def run_read(self, work: Callable[[], T]) -> T:
         """Run blocking work on a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    def note_hook_success(self, hook: str) -> None:
+        """Note that a hook works (again)."""
+        self.health.succeeded(f"memory.hook.{hook}")
 
     def note_hook_fault(self, hook: str, error: Exception) -> None:
         """Count and log what went wrong in a hook, and say so in the request's receipt."""

@@ -272,11 +272,11 @@ def test_sources_are_captured_as_set(tmp_path: Path, source: str, kept: set[str]
     runtime.open()
     state = arrive(runtime)
     state.human_text = "I prefer tea."
-    exchange = runtime.learning.exchange_of(state, "I love jazz.")
-    assert exchange is not None
-    assert bool(exchange.user_text) == (source != "assistant")
-    assert bool(exchange.answer_text) == (source != "user")
-    runtime.learning.capture(exchange)
+    assert runtime.learning.capture(state, "I love jazz.")
+    (claimed,) = runtime.outbox.claim(limit=1)
+    assert bool(claimed.exchange.user_text) == (source != "assistant")
+    assert bool(claimed.exchange.answer_text) == (source != "user")
+    runtime.outbox.release()
     assert runtime.learning.work()
     assert set(contents(runtime)) == kept
     runtime.database.close()
@@ -301,9 +301,7 @@ def test_captures_wait_for_the_disk(runtime: Runtime, monkeypatch: pytest.Monkey
     for number in range(3):
         state = arrive(runtime)
         state.human_text = f"I prefer tea{number}. " + "filler words " * 4_000
-        exchange = runtime.learning.exchange_of(state, "")
-        assert exchange is not None
-        runtime.learning.capture(exchange)
+        runtime.learning.capture(state, "")
     assert runtime.learning.backlog == 2
     assert runtime.health.counters["memory.capture.lost"] == 1
     fault = runtime.health.fault(CAPTURE)
@@ -322,9 +320,7 @@ def test_a_poisoned_exchange_does_not_stop_the_rest(runtime: Runtime) -> None:
     for text in ("I prefer tea.", "I love jazz."):
         state = arrive(runtime)
         state.human_text = text
-        exchange = runtime.learning.exchange_of(state, "")
-        assert exchange is not None
-        runtime.learning.capture(exchange)
+        runtime.learning.capture(state, "")
     with runtime.database.writing() as connection:
         connection.execute(
             "CREATE TRIGGER poison BEFORE INSERT ON memories WHEN new.content LIKE '%tea%'"
