@@ -1,7 +1,5 @@
 """Health, sign-in, records, workers, and the round trip."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -31,20 +29,6 @@ from omniroute_litellm.workers import GONE_AFTER, Workers
 from tests.fakes import FakeClock
 
 LOCKED: Final = BackendUnavailableError("database_locked: held\nby x", reason="database_locked")
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    """Hand out a clock."""
-    return FakeClock()
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """Hand out an empty database."""
-    made = Database(tmp_path / "omniroute.db")
-    yield made
-    made.close()
 
 
 def state(clock: FakeClock, number: int = 1, *, owner: str | None = "ann") -> RequestState:

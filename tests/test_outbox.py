@@ -1,8 +1,6 @@
 """The outbox: durable, leased, stored exactly once."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,20 +10,6 @@ from omniroute_litellm.outbox import KEEP, LEASE, MAX_ATTEMPTS, Outbox
 from omniroute_litellm.sqlite import Connection, Database
 from omniroute_litellm.types import Exchange, OwnerId
 from tests.fakes import FakeClock
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    """Hand out a clock."""
-    return FakeClock()
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """Hand out an empty database."""
-    made = Database(tmp_path / "omniroute.db")
-    yield made
-    made.close()
 
 
 @pytest.fixture

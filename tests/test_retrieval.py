@@ -1,16 +1,12 @@
 """The one retrieval, over a real store."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever, VectorTier
-from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive, MemoryQuery
 from omniroute_litellm.trace import Drop, RetrievalTrace
@@ -29,20 +25,6 @@ from tests.fakes import FakeClock, ListIndex, TopicEmbedder
 
 ANN: Final = OwnerId("ann")
 BOB: Final = OwnerId("bob")
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    """Hand out a clock."""
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[SqliteMemoryStore]:
-    """Hand out an empty store."""
-    database = Database(tmp_path / "omniroute.db")
-    yield SqliteMemoryStore(database, clock=clock)
-    database.close()
 
 
 def put(store: SqliteMemoryStore, key: str, content: str, **more: Any) -> Memory:

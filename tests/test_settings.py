@@ -1,6 +1,5 @@
 """Settings: ranges, pins, and the same values in every process."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,14 +36,6 @@ OTHER_TEXTS: Final[dict[str, tuple[str, Any]]] = {
     "history_days": ("1", 1),
     "trace_days": ("90", 90),
 }
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """Hand out an empty database."""
-    made = Database(tmp_path / "omniroute.db")
-    yield made
-    made.close()
 
 
 def live(database: Database, **environ: str) -> LiveSettings:

@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -42,26 +41,6 @@ def draft(key: str = "preference:tea", content: str = "I prefer tea", **more: An
         **more,
     }
     return MemoryDraft(key=key, content=content, **values)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    """Hand out a clock."""
-    return FakeClock()
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """Hand out an empty database."""
-    made = Database(tmp_path / "omniroute.db")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def store(database: Database, clock: FakeClock) -> SqliteMemoryStore:
-    """Hand out an empty store."""
-    return SqliteMemoryStore(database, clock=clock)
 
 
 def put(store: SqliteMemoryStore, *arguments: Any, **more: Any) -> Memory:
