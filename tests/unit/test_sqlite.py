@@ -4,7 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def wait_briefly(database: Database) -> None:
 
 
 @contextmanager
-def foreign_lock(path: Path) -> Iterator[None]:
+def foreign_lock(path: Path) -> Generator[None]:
     """Let another process hold the write lock: two SQLite libraries in one process share locks."""
     command = [sys.executable, "-c", HOLD_LOCK, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:

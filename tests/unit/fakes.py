@@ -1,0 +1,67 @@
+"""Builders and stand-ins that these tests share."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from omniroute_litellm.sqlite_store import SqliteMemoryStore
+from omniroute_litellm.store import Alive
+from omniroute_litellm.types import (
+    JsonValue,
+    Memory,
+    MemoryDraft,
+    MemorySource,
+    MemoryStatus,
+    MemoryType,
+    OwnerId,
+    Scope,
+    SessionId,
+)
+
+ANN: Final = OwnerId("ann")
+BOB: Final = OwnerId("bob")
+
+
+def draft(
+    key: str = "preference:tea",
+    content: str = "I prefer green tea",
+    *,
+    owner: OwnerId = ANN,
+    type: MemoryType = MemoryType.FACTUAL,  # noqa: A002 - the field's own name
+    source: MemorySource = MemorySource.USER_MESSAGE,
+    session_id: SessionId | None = None,
+    slot_session: SessionId | None = None,
+    metadata: Mapping[str, JsonValue] | None = None,
+    expires_at: datetime | None = None,
+    pinned: bool = False,
+    status: MemoryStatus = MemoryStatus.ACTIVE,
+) -> MemoryDraft:
+    """Return a draft; what a test does not name is Ann's active preference."""
+    return MemoryDraft(
+        owner=owner,
+        type=type,
+        key=key,
+        content=content,
+        source=source,
+        session_id=session_id,
+        slot_session=slot_session,
+        metadata=metadata or {},
+        expires_at=expires_at,
+        pinned=pinned,
+        status=status,
+    )
+
+
+def put(store: SqliteMemoryStore, made: MemoryDraft | None = None) -> Memory:
+    """Store a draft and return its row."""
+    return store.upsert(made or draft(), actor="test").memory
+
+
+def scope_of(*owners: OwnerId, session: SessionId | None = None) -> Scope:
+    """Return the scope of some owners, Ann's by default."""
+    return Scope(owners or (ANN,), session)
+
+
+def alive_at(now: datetime, *, days: float = 30) -> Alive:
+    """Return what is alive at a moment under a retention of so many days."""
+    return Alive(now=now, since=now - timedelta(days=days))
