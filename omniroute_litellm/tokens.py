@@ -14,13 +14,13 @@ def estimate_tokens(text: str) -> int:
 def cut_to_tokens(text: str, max_tokens: int) -> str:
     """Cut a text at the last word boundary whose estimate still fits.
 
-    A single word longer than the budget is cut inside. The result of a budget below one token is
-    empty.
+    A single word longer than the budget is cut inside, also behind a bullet: a boundary with no
+    letter or digit before it is none. The result of a budget below one token is empty.
     """
     if estimate_tokens(text) <= max_tokens:
         return text
     head = text[: max(0, max_tokens * CHARACTERS_PER_TOKEN)]
     if not head or text[len(head)].isspace():
         return head.rstrip()
-    at_word, space, _ = head.rpartition(" ")
-    return at_word.rstrip() if space and at_word.strip() else head
+    at_word = head.rpartition(" ")[0].rstrip()
+    return at_word if any(char.isalnum() for char in at_word) else head

@@ -1,0 +1,75 @@
+"""Laws of scores, fusion and the budget."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omniroute_litellm.injection import render_block, render_line
+from omniroute_litellm.ranking import bm25, fit_budget, fuse_ranks
+from omniroute_litellm.text import one_line
+
+RANKED = st.lists(st.integers(0, 30), unique=True, max_size=25)
+POSTINGS = st.dictionaries(
+    st.sampled_from("abcdef"), st.lists(st.integers(0, 9), unique=True), max_size=6
+)
+LENGTHS = {document: 5 + 3 * document for document in range(10)}
+
+
+@given(RANKED, RANKED, st.data())
+def test_fusion_is_monotone(one: list[int], other: list[int], data: st.DataObject) -> None:
+    """An item that rises in one list does not sink in the result."""
+    if len(one) < 2:
+        return
+    at = data.draw(st.integers(1, len(one) - 1))
+    item = one[at]
+    risen = [*one[: at - 1], item, one[at - 1], *one[at + 1 :]]
+
+    def place(ranked: list[int]) -> tuple[float, int]:
+        fused = fuse_ranks([ranked, other], depth=20)
+        position = next(n for n, (found, _) in enumerate(fused) if found == item)
+        return fused[position][1], -position
+
+    assert place(risen) >= place(one)
+
+
+@given(RANKED)
+def test_fusion_with_nothing_keeps_the_order(ranked: list[int]) -> None:
+    """One list alone comes back in its own order, whatever its length."""
+    assert [item for item, _ in fuse_ranks([ranked, []], depth=20)] == ranked
+    assert [item for item, _ in fuse_ranks([[], ranked], depth=20)] == ranked
+
+
+@given(POSTINGS)
+def test_scores_are_bounded(postings: dict[str, list[int]]) -> None:
+    """Scores are never negative, coverage is a share, and only matching documents are scored."""
+    scores = bm25(postings, LENGTHS, documents=10)
+    assert set(scores) == {document for found in postings.values() for document in found}
+    for score in scores.values():
+        assert score.score >= 0
+        assert 0 <= score.coverage <= 1 + 1e-9
+
+
+@given(POSTINGS, st.integers(0, 9))
+def test_a_further_match_never_costs(postings: dict[str, list[int]], document: int) -> None:
+    """A document that matches one more word of the query scores higher than it did."""
+    known = {term: found for term, found in postings.items() if term != "f"}
+    others = [other for other in LENGTHS if other != document][:3]
+    without = bm25({**known, "f": others}, LENGTHS, documents=10)
+    with_it = bm25({**known, "f": [*others, document]}, LENGTHS, documents=10)
+    before = without[document].coverage if document in without else 0.0
+    assert with_it[document].coverage > before
+
+
+@given(st.lists(st.text(min_size=1), max_size=20), st.integers(0, 60), st.integers(0, 60))
+def test_a_larger_budget_keeps_no_less(lines: list[str], budget: int, more: int) -> None:
+    """What fits a budget fits every larger one."""
+    small = fit_budget(lines, max_tokens=budget)
+    assert len(fit_budget(lines, max_tokens=budget + more)) >= len(small)
+
+
+@given(st.text(min_size=1), st.integers(1, 60))
+def test_a_hit_is_never_empty(content: str, budget: int) -> None:
+    """A memory that can be seen gives a block that holds something of it, at any budget."""
+    if not one_line(content).strip("- "):
+        return
+    (line,) = fit_budget([render_line(content)], max_tokens=budget)
+    assert render_block([line.text])
