@@ -11,6 +11,7 @@ from omniroute_litellm.injection import render_line
 from omniroute_litellm.ranking import fit_budget, fuse_ranks
 from omniroute_litellm.settings import Strategy
 from omniroute_litellm.store import Alive, MemoryReader
+from omniroute_litellm.text import one_line
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import Candidate, Drop, RetrievalTrace, TierOutcome
 from omniroute_litellm.types import Clock, Memory, MemoryId, Scope
@@ -200,6 +201,10 @@ class Retriever:
         return TierOutcome(tier, answered=True, candidates=candidates, ms=ms)
 
 
+def _is_visible(entry: Candidate) -> bool:
+    return bool(one_line(entry.memory.content))
+
+
 def _cost(memory: Memory) -> int:
     return estimate_tokens(render_line(memory.content))
 
@@ -250,8 +255,11 @@ def _within_budget(
     found: Sequence[Candidate], *, max_tokens: int
 ) -> tuple[list[Candidate], list[str], int]:
     """Walk down the order while it fits; dropped candidates come last, each with its reason."""
-    wanted = [entry for entry in found if entry.is_injected]
-    dropped = [entry for entry in found if not entry.is_injected]
+    judged = [
+        entry if _is_visible(entry) else replace(entry, dropped=Drop.BLANK) for entry in found
+    ]
+    wanted = [entry for entry in judged if entry.is_injected]
+    dropped = [entry for entry in judged if not entry.is_injected]
     fitted = fit_budget(
         [render_line(entry.memory.content) for entry in wanted], max_tokens=max_tokens
     )

@@ -11,6 +11,7 @@ from omniroute_litellm.types import JsonObject, JsonValue, Memory, MemoryId, to_
 class Drop(StrEnum):
     """Why a candidate was not injected."""
 
+    BLANK = "blank"
     BELOW_FLOOR = "below_floor"
     OVER_BUDGET = "over_budget"
     OVER_PROFILE_BUDGET = "over_profile_budget"

@@ -125,6 +125,23 @@ def test_the_budget_drops_with_a_reason(store: SqliteMemoryStore, clock: FakeClo
     assert trace.lines[0].endswith("tea")
 
 
+def test_a_blank_memory_is_not_counted(store: SqliteMemoryStore, clock: FakeClock) -> None:
+    """What folds to nothing is dropped with that reason, not reported as injected."""
+    put(store, "blank", "\u200b\ufe0f")
+    put(store, "tea", "I prefer tea")
+    trace = find(store, clock, "", strategy="recent")
+    assert keys(trace) == ["tea"]
+    assert len(trace.lines) == 1
+    assert trace.candidates[1].dropped is Drop.BLANK
+
+
+def test_a_text_without_spaces_is_cut_inside(store: SqliteMemoryStore, clock: FakeClock) -> None:
+    """A language without spaces loses its end to a small budget, not everything."""
+    put(store, "zh", "我喜欢喝茶" * 20)
+    trace = find(store, clock, "", strategy="recent", max_tokens=5)
+    assert trace.lines == ("- " + ("我喜欢喝茶" * 20)[:18],)
+
+
 def test_weak_matches_are_dropped(store: SqliteMemoryStore, clock: FakeClock) -> None:
     """A memory that covers next to nothing of a long question is no match."""
     put(store, "a", "I love rain")
