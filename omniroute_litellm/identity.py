@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from omniroute_litellm.settings import OwnerField, ScopeName
+from omniroute_litellm.text import storable
 from omniroute_litellm.types import GLOBAL_OWNER, OwnerId, Scope, SessionId
 
 NO_MEMORY_HEADER: Final = "x-omniroute-no-memory"
@@ -64,16 +65,14 @@ def resolve_owner(identity: Identity, owner_field: OwnerField) -> OwnerId | None
     A plain-text key is hashed first, so that no key is ever stored. An end user counts inside of
     its key: two applications that both name ``alice`` stay apart.
     """
-    key = _key_id(identity)
+    key, user = _key_id(identity), _named("user", identity.user)
     if owner_field == "api_key":
-        if key is None and identity.user:
-            return OwnerId(f"user:{identity.user}")
-        return OwnerId(key) if key else None
+        return OwnerId(key) if key else user
     if owner_field == "user":
-        return OwnerId(f"user:{identity.user}") if identity.user else None
+        return user
     if owner_field == "team":
-        return OwnerId(f"team:{identity.team}") if identity.team else None
-    return OwnerId(f"{key}:end_user:{identity.end_user}") if key and identity.end_user else None
+        return _named("team", identity.team)
+    return _named(f"{key}:end_user", identity.end_user) if key else None
 
 
 def read_scope(owner: OwnerId, session: SessionId | None, scope: ScopeName) -> Scope | None:
@@ -81,7 +80,7 @@ def read_scope(owner: OwnerId, session: SessionId | None, scope: ScopeName) -> S
     if scope == "session":
         return Scope((owner,), session) if session else None
     if scope == "global":
-        return Scope((owner, GLOBAL_OWNER))
+        return Scope(tuple(dict.fromkeys((owner, GLOBAL_OWNER))))
     return Scope((owner,))
 
 
@@ -120,4 +119,15 @@ def _key_id(identity: Identity) -> str | None:
         return None
     if _HASH.fullmatch(key) or (key == MASTER_KEY_TOKEN and identity.is_admin):
         return key
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    return _hash(key)
+
+
+def _named(kind: str, name: str | None) -> OwnerId | None:
+    """Return the owner of a name. A caller may choose it: what no store takes is hashed."""
+    if not name:
+        return None
+    return OwnerId(f"{kind}:{name if storable(name) == name else _hash(name)}")
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,9 +1,11 @@
 """Who a request belongs to, and what its headers say."""
 
 import hashlib
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from omniroute_litellm.identity import (
     MASTER_KEY_TOKEN,
@@ -15,6 +17,7 @@ from omniroute_litellm.identity import (
     session_of,
 )
 from omniroute_litellm.settings import OwnerField
+from omniroute_litellm.text import storable
 from omniroute_litellm.types import GLOBAL_OWNER, OwnerId, Scope, SessionId
 
 HASH = "a" * 64
@@ -112,6 +115,41 @@ def test_modes_allow_their_direction() -> None:
 def test_the_session_ladder(headers: dict[str, str], fallbacks: Any, session: str | None) -> None:
     """Our header first, then LiteLLM's ids, then what clients send; cleaned and bounded."""
     assert session_of(headers, *fallbacks) == session
+
+
+FIELDS: Final[tuple[OwnerField, ...]] = ("api_key", "user", "end_user", "team")
+PARTS = st.one_of(st.none(), st.text(st.characters(), max_size=8))  # lone surrogates included
+IDENTITIES = st.builds(Identity, key=PARTS, user=PARTS, end_user=PARTS, team=PARTS)
+
+
+@given(IDENTITIES, st.sampled_from(FIELDS))
+@example(Identity(key=HASH, end_user="\ud800"), "end_user")
+def test_owners_can_be_stored(identity: Identity, field: OwnerField) -> None:
+    """Whatever a proxy calls its users, the owner is a text that every store takes."""
+    owner = resolve_owner(identity, field)
+    assert owner is None or storable(owner) == owner
+
+
+@given(st.text(st.characters(), min_size=1), st.text(st.characters(), min_size=1))
+@example("\ud800ann", "ann")
+@example("a\x00nn", "ann")
+@example("a\r\nb", "a\nb")
+def test_different_users_never_share_an_owner(one: str, other: str) -> None:
+    """Names that differ in a character that no store takes are still two owners."""
+    owners = {resolve_owner(Identity(user=name), "user") for name in (one, other)}
+    assert len(owners) == len({one, other})
+
+
+@given(IDENTITIES, st.sampled_from(FIELDS))
+def test_no_key_stands_in_an_owner(identity: Identity, field: OwnerField) -> None:
+    """A key in plain text is hashed, whatever the owner is made of."""
+    secret = Identity(f"sk-{identity.key}", identity.user, identity.end_user, identity.team)
+    assert not (resolve_owner(secret, field) or "").startswith("sk-")
+
+
+def test_the_shared_owner_is_read_once() -> None:
+    """Whoever reads as the shared owner gets each memory once, not twice."""
+    assert read_scope(GLOBAL_OWNER, None, "global") == Scope((GLOBAL_OWNER,))
 
 
 def test_scopes() -> None:
