@@ -47,6 +47,7 @@ HEARTBEAT_EVERY: Final = 5
 PURGE_EVERY: Final = 3_600
 DRAIN_TIMEOUT_S: Final = 10.0
 _READERS: Final = 4
+_MAX_DEADLINE_DIGITS: Final = 9
 TRACES: Final = "memory.traces"
 HEARTBEAT: Final = "memory.heartbeat"
 PURGE: Final = "memory.purge"
@@ -226,7 +227,7 @@ def _deadline_ms(environ: Mapping[str, str]) -> int:
     text = environ.get(DEADLINE_VARIABLE, "").strip()
     if not text:
         return DEFAULT_DEADLINE_MS
-    if not text.isdecimal() or int(text) == 0:
+    if not text.isdecimal() or len(text) > _MAX_DEADLINE_DIGITS or int(text) == 0:
         logger.error(
             "memory.settings.invalid: %s must be a whole number of milliseconds, got %r; using %d",
             DEADLINE_VARIABLE,

@@ -132,6 +132,8 @@ class ResolvedSettings:
 FIELDS: Final = Settings.model_fields
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
+_MAX_DIGITS: Final = 20
+"""More are out of every range, and Python raises on thousands of them."""
 
 
 def public_name(field: str) -> str:
@@ -222,7 +224,8 @@ def _parse(field: str, text: str) -> object:
     if isinstance(default, bool):
         return True if lowered in _TRUE else False if lowered in _FALSE else text
     if isinstance(default, int):
-        return int(lowered) if lowered.removeprefix("-").isdecimal() else text
+        is_number = lowered.removeprefix("-").isdecimal() and len(lowered) <= _MAX_DIGITS
+        return int(lowered) if is_number else text
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text.strip()

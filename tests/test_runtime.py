@@ -333,7 +333,7 @@ def test_a_poisoned_exchange_does_not_stop_the_rest(runtime: Runtime) -> None:
     assert runtime.outbox.state().waiting == 1
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "soon", "1.5"])
+@pytest.mark.parametrize("text", ["0", "-5", "soon", "1.5", "9" * 5_000], ids=str.__len__)
 def test_a_bad_deadline_is_named(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:

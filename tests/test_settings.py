@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from omniroute_litellm.errors import BackendUnavailableError, ValidationError
 from omniroute_litellm.live_settings import LiveSettings
@@ -82,6 +84,17 @@ def test_an_unreadable_pin_keeps_memory_off(field: str, text: str) -> None:
     (problem,) = resolved.problems
     assert problem.startswith(variable_of(field))
     assert "\n" not in problem
+
+
+@given(field=st.sampled_from(sorted(FIELDS)), text=st.text(st.characters(codec="utf-8")))
+@example(field="max_tokens", text="9" * 5_000)
+@example(field="max_tokens", text="\u0665\u0660\u0660")
+@example(field="max_tokens", text="--5")
+def test_any_text_pins_or_is_named(field: str, text: str) -> None:
+    """A variable is read in full or named as a problem, and never stops the start."""
+    resolved = resolve({}, {variable_of(field): text})
+    is_pinned = resolved.origins[field] is Origin.ENVIRONMENT
+    assert is_pinned == (not resolved.problems)
 
 
 def test_unknown_stored_names_are_ignored() -> None:
