@@ -1,5 +1,6 @@
 """The way back: capture an exchange durably, extract its facts in the background, store them."""
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -116,13 +117,19 @@ class Learning:
                 exchange = self._backlog[0]
             try:
                 self._outbox.add(exchange)
-            except BackendUnavailableError as error:
+            except ValueError as error:
+                # A value that no store takes, at no time: it must not keep the rest waiting.
+                self._health.failed(CAPTURE, error)
+                self._health.count("memory.capture.lost")
+            except Exception as error:
+                # A background job's loop: the exchange stays for the next try.
                 self._health.failed(CAPTURE, error)
                 return False
+            else:
+                self._health.count("memory.capture.stored")
+                self._health.succeeded(CAPTURE)
             with self._lock:
                 self._backlog.popleft()
-            self._health.count("memory.capture.stored")
-            self._health.succeeded(CAPTURE)
 
     @property
     def backlog(self) -> int:
@@ -150,6 +157,9 @@ class Learning:
             drafts = [_draft(fact, exchange, settings, at=to_iso(self._clock())) for fact in facts]
             self._outbox.settle(claimed, lambda connection: self._store_all(connection, drafts))
         except BackendUnavailableError:
+            # The store's fault, not the exchange's: it costs none of its tries.
+            with contextlib.suppress(BackendUnavailableError):
+                self._outbox.give_back(claimed)
             raise
         except Exception as error:
             # A background job's loop: one bad exchange must not stop the rest.

@@ -34,6 +34,10 @@ _FAIL: Final = """
 UPDATE outbox SET leased_until = :until, last_error = :error
 WHERE number = :number AND worker = :worker
 """
+_GIVE_BACK: Final = """
+UPDATE outbox SET leased_until = NULL, attempts = attempts - 1
+WHERE number = :number AND worker = :worker
+"""
 _RELEASE: Final = "UPDATE outbox SET leased_until = NULL WHERE worker = :worker"
 _PURGE: Final = "DELETE FROM outbox WHERE captured_at < :before"
 _STATE: Final = """
@@ -129,6 +133,11 @@ class Outbox:
         }
         with self._database.writing() as connection:
             connection.execute(_FAIL, values)
+
+    def give_back(self, claimed: Claimed) -> None:
+        """End a lease as if it had not been taken: what failed was not the exchange."""
+        with self._database.writing() as connection:
+            connection.execute(_GIVE_BACK, {"number": claimed.number, "worker": self._worker})
 
     def release(self) -> None:
         """Give back what this worker leased, so that another one need not wait for the lease."""
