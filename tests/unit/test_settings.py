@@ -74,7 +74,7 @@ BAD_VALUES: Final[list[tuple[str, JsonValue]]] = [
     ("noSystemModels", [""]),
     ("noSystemModels", [1]),
     ("noSystemModels", ["x" * 201]),
-    ("strictSystemModels", ["x"] * 201),
+    ("strictSystemModels", [*("x" for _ in range(201))]),
     ("strategy", {"a": []}),
 ]
 
