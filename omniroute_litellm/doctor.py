@@ -94,6 +94,7 @@ def _attempt(name: str, look: Callable[[], str], advice: str) -> Finding:
 def _advice(reason: str, default: str) -> str:
     return {
         "database_corrupt": "restore a backup, or move the file away and start anew",
+        "database_foreign": f"move the file away, or name another directory in {VARIABLE}",
         "database_locked": "another program holds the database: stop it and try again",
         "database_full": "free some disk space",
         "database_too_new": "install the release that wrote it, or a newer one",

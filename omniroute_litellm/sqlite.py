@@ -93,6 +93,10 @@ WRITE_TIMEOUT_S: Final = 5.0
 OPEN_TIMEOUT_S: Final = 2.0
 """How long opening waits for a lock: every other caller waits for it, and it is tried again."""
 _OPEN_PAUSE_S: Final = 0.05
+# One statement, one snapshot: another process may be making our schema at this moment.
+_IS_FOREIGN: Final = """
+SELECT user_version = 0 AND EXISTS (SELECT 1 FROM sqlite_master) FROM pragma_user_version
+"""
 _REASONS: Final = (
     (apsw.BusyError, "database_locked"),
     (apsw.LockedError, "database_locked"),
@@ -112,7 +116,7 @@ class Database:
     Opened at first use and again after a failure, at most once in ``retry_after_s``, so that a
     repaired disk is found without a restart. Every fault becomes BackendUnavailableError with a
     machine code: ``database_locked``, ``database_full``, ``database_corrupt``,
-    ``database_unwritable``, ``database_io_error``, ``database_too_new``.
+    ``database_unwritable``, ``database_io_error``, ``database_too_new``, ``database_foreign``.
     """
 
     def __init__(self, path: Path, *, retry_after_s: float = 1.0) -> None:
@@ -246,6 +250,7 @@ def open_writer(path: Path) -> Connection:
 def _opened_once(path: Path) -> Connection:
     connection = _connect(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
+        _require_ours(connection)
         if not connection.pragma("user_version"):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.pragma("journal_mode", "wal")
@@ -259,6 +264,12 @@ def _opened_once(path: Path) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def _require_ours(connection: Connection) -> None:
+    if connection.execute(_IS_FOREIGN).fetchall()[0][0]:
+        message = "the file holds the tables of another program"
+        raise BackendUnavailableError(message, reason="database_foreign")
 
 
 def _connect(path: Path, *, flags: int) -> Connection:
