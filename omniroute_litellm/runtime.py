@@ -104,7 +104,8 @@ class Runtime:
         """
         try:
             self.settings.refresh()
-        except BackendUnavailableError as error:
+        except Exception as error:
+            # The start of the proxy: no fault of memory may keep it from serving.
             self.health.failed(SETTINGS, error)
 
     def ensure_started(self) -> None:
@@ -159,6 +160,7 @@ class Runtime:
             await asyncio.gather(self._task, return_exceptions=True)
         try:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                await self.run_write(self.learning.flush)
                 await self._attempt(EXTRACT, self._drain)
                 await self._attempt(TRACES, self.traces.flush)
                 await self._attempt(HEARTBEAT, self._leave)

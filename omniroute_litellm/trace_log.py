@@ -43,7 +43,8 @@ class HitRate:
 class TraceLog:
     """Takes the record of a request at once and writes it later, off the request path.
 
-    Records are derived: when the buffer is full the oldest go, and ``dropped`` counts them.
+    Records are derived: when the buffer is full the oldest go, as does one that no store takes,
+    and ``dropped`` counts them.
     """
 
     def __init__(
@@ -78,7 +79,10 @@ class TraceLog:
             return 0
         with self._database.writing() as connection:
             for state in batch:
-                self._write(connection, state)
+                try:
+                    self._write(connection, state)
+                except ValueError:  # a value that no store takes, at no time
+                    self.dropped += 1
         with self._lock:
             for state in batch:
                 if self._buffer and self._buffer[0] is state:

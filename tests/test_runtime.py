@@ -1,9 +1,11 @@
 """The runtime without LiteLLM: the request path, the way back, start and stop."""
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +13,8 @@ import pytest
 
 from omniroute_litellm import learning as learning_module
 from omniroute_litellm.identity import Identity
+from omniroute_litellm.live_settings import LiveSettings
+from omniroute_litellm.paths import DATABASE_NAME
 from omniroute_litellm.placement import Deployment
 from omniroute_litellm.recall import CAPTURE, Arrival, Recall
 from omniroute_litellm.receipt import Outcome
@@ -18,6 +22,7 @@ from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.runtime import DEFAULT_DEADLINE_MS, Runtime
 from omniroute_litellm.sign_in import AdminKeyAuthority
+from omniroute_litellm.sqlite import Database
 from omniroute_litellm.store import MemoryQuery
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import (
@@ -26,6 +31,7 @@ from omniroute_litellm.types import (
     MemoryType,
     OwnerId,
     SessionId,
+    utc_now,
 )
 from omniroute_litellm.wire.formats import FORMATS
 from tests.polling import wait_for
@@ -350,3 +356,133 @@ async def test_a_hook_fault_is_seen(runtime: Runtime) -> None:
     runtime.note_hook_fault("async_pre_call_hook", ZeroDivisionError())
     assert state.receipt().reason == "internal_error"
     assert runtime.health.faults[0].operation == "memory.hook.async_pre_call_hook"
+
+
+async def test_a_change_elsewhere_is_followed(running: Runtime, tmp_path: Path) -> None:
+    """What another process sets reaches the requests of this one, without a restart."""
+    elsewhere = runtime_at(tmp_path / "data")
+    elsewhere.settings.change({"scope": "session", "maxTokens": 7})
+    await wait_until(lambda: arrive(running).settings.max_tokens == 7)
+    assert arrive(running).settings.scope == "session"
+    elsewhere.database.close()
+
+
+async def test_memory_is_switched_on_under_way(tmp_path: Path) -> None:
+    """Off by default; once it is turned on elsewhere the next requests use it."""
+    environ = {"OMNIROUTE_DATA_DIR": str(tmp_path)}
+    runtime = Runtime(environ=environ, authority=AdminKeyAuthority("sk-x"))
+    runtime.open()
+    assert arrive(runtime).receipt().reason == "disabled"
+    runtime.ensure_started()
+    LiveSettings(Database(tmp_path / DATABASE_NAME), environ={}, clock=utc_now).change(
+        {"enabled": True}
+    )
+    await wait_until(lambda: arrive(runtime).outcome is Outcome.NONE)
+    await runtime.close()
+
+
+async def test_stopping_writes_what_waited_for_the_disk(tmp_path: Path) -> None:
+    """Captures that the disk refused are stored at the stop, when there is room again."""
+    runtime = runtime_at(tmp_path / "data")
+    runtime.open()
+    limit_pages(runtime, more=0)
+    state = arrive(runtime)
+    state.human_text = "I prefer tea. " + "filler words " * 4_000
+    await runtime.capture(state, "")
+    assert runtime.learning.backlog == 1
+    limit_pages(runtime, more=10_000)
+    await runtime.close()
+    after = runtime_at(tmp_path / "data")
+    assert contents(after) == ["I prefer tea"]
+    after.database.close()
+
+
+async def test_a_foreign_database_is_an_error_and_stays(tmp_path: Path) -> None:
+    """A file of another program stops neither start nor requests, and is not changed."""
+    path = tmp_path / DATABASE_NAME
+    with closing(sqlite3.connect(path)) as foreign:
+        foreign.execute("CREATE TABLE settings (theirs TEXT)")
+    before = path.read_bytes()
+    runtime = runtime_at(tmp_path)
+    runtime.open()
+    assert arrive(runtime).receipt().reason == "database_foreign"
+    await runtime.close()
+    assert path.read_bytes() == before
+
+
+async def test_an_unforeseen_schema_is_an_error(tmp_path: Path) -> None:
+    """A file that looks like ours and is not stops neither start nor requests."""
+    with closing(sqlite3.connect(tmp_path / DATABASE_NAME)) as foreign:
+        foreign.execute("CREATE TABLE settings (theirs TEXT)")
+        foreign.execute("PRAGMA user_version = 2")
+    runtime = runtime_at(tmp_path)
+    runtime.open()
+    assert arrive(runtime).receipt().outcome is Outcome.ERROR
+    await runtime.close()
+
+
+async def test_background_work_outlives_a_bad_exchange(running: Runtime) -> None:
+    """What no store takes is dropped; what is said afterwards is learned."""
+    bad = arrive(running)
+    bad.model, bad.human_text = "gpt\ud800", "I love jazz."
+    await running.capture(bad, "")
+    good = arrive(running)
+    good.human_text = "I prefer tea."
+    await running.capture(good, "")
+    await wait_until(lambda: contents(running) == ["I prefer tea"])
+
+
+async def test_background_work_outlives_a_bad_record(running: Runtime) -> None:
+    """A request whose record no store takes keeps no other request from being recorded."""
+    bad = arrive(running)
+    bad.model = "gpt\ud800"
+    for state in (bad, arrive(running)):
+        await place(running, state)
+        running.traces.record(state)
+    remember(running)
+    state = arrive(running)
+    await place(running, state)
+    running.traces.record(state)
+    await wait_until(lambda: running.traces.hit_rate(ANN).injected == 1)
+
+
+def test_nothing_is_made_before_it_is_used(tmp_path: Path) -> None:
+    """Building a runtime touches no disk."""
+    runtime_at(tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_stopped_runtime_does_not_start_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that comes in after the stop starts nothing."""
+    runtime = runtime_at(tmp_path / "data")
+    await runtime.close()
+    runtime.ensure_started()
+    assert "memory.start" not in caplog.text
+
+
+async def test_bad_settings_are_logged_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A variable that cannot be read is named in the log."""
+    runtime = runtime_at(tmp_path, OMNIROUTE_MEMORY_SCOPE="galaxy")
+    runtime.ensure_started()
+    await runtime.close()
+    assert "OMNIROUTE_MEMORY_SCOPE" in caplog.text
+
+
+async def test_a_deadline_is_read(tmp_path: Path) -> None:
+    """A deadline that the environment names is in force: none at all is always missed."""
+    runtime = runtime_at(tmp_path, MEMORY_DEADLINE_MS="60000")
+    runtime.open()
+    remember(runtime)
+    assert await place(runtime, arrive(runtime)) is not None
+    await runtime.close()
+
+
+def limit_pages(runtime: Runtime, *, more: int) -> None:
+    """Let the file grow by so many pages, and no further."""
+    with runtime.database.writing() as connection:
+        pages = connection.execute("PRAGMA page_count").fetchall()[0][0]
+        connection.execute(f"PRAGMA max_page_count = {int(str(pages)) + more}")
