@@ -1,22 +1,30 @@
 """Builders and stand-ins that these tests share."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from omniroute_litellm.errors import BackendUnavailableError, UnauthenticatedError
+from omniroute_litellm.identity import Identity, MemoryMode
+from omniroute_litellm.request_state import RequestState
+from omniroute_litellm.settings import Settings
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive
 from omniroute_litellm.types import (
     JsonValue,
     Memory,
     MemoryDraft,
+    MemoryId,
     MemorySource,
     MemoryStatus,
     MemoryType,
     OwnerId,
     Scope,
     SessionId,
+    TraceId,
 )
+from omniroute_litellm.vectors.base import Vector, VectorHit, VectorRecord
 
 ANN: Final = OwnerId("ann")
 BOB: Final = OwnerId("bob")
@@ -65,3 +73,104 @@ def scope_of(*owners: OwnerId, session: SessionId | None = None) -> Scope:
 def alive_at(now: datetime, *, days: float = 30) -> Alive:
     """Return what is alive at a moment under a retention of so many days."""
     return Alive(now=now, since=now - timedelta(days=days))
+
+
+def state_of(at: datetime, *, id: str = "t1", owner: OwnerId | None = ANN) -> RequestState:  # noqa: A002
+    """Return the state of a request that may do everything."""
+    return RequestState(
+        id=TraceId(id),
+        call_id=f"call-{id}",
+        model="gpt-4o",
+        owner=owner,
+        session=None,
+        mode=MemoryMode.ON,
+        settings=Settings(),
+        started_at=at,
+    )
+
+
+class FakeTimer:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeAuthority:
+    """Knows the keys that it is given, and counts how often it is asked."""
+
+    def __init__(self, keys: Mapping[str, Identity], *, secret: str | None = "s3cret") -> None:
+        self.keys = dict(keys)
+        self.rotated = secret
+        self.asked = 0
+
+    async def identify(self, key: str) -> Identity:
+        """Return who a key belongs to, after a turn of the loop as a lookup takes one."""
+        self.asked += 1
+        await asyncio.sleep(0)
+        if key not in self.keys:
+            message = "no such key"
+            raise UnauthenticatedError(message)
+        return self.keys[key]
+
+    def secret(self) -> str | None:
+        """Return the secret of the moment."""
+        return self.rotated
+
+
+class FakeEmbedder:
+    """Maps topic words to axes, so that a reader sees which texts are near; counts its calls."""
+
+    TOPICS: Final = ("drink", "music", "code")
+
+    def __init__(self, *, fault: str | None = None) -> None:
+        self.calls = 0
+        self._fault = fault
+
+    def embed(self, text: str) -> Vector:
+        """Return 1 on the axis of each topic that the text names."""
+        self.calls += 1
+        if self._fault:
+            message = "no model answers"
+            raise BackendUnavailableError(message, reason=self._fault)
+        return [float(topic in text) for topic in self.TOPICS]
+
+
+class FakeVectorIndex:
+    """Holds vectors in a list; forgets to answer, or fails, when told to."""
+
+    signature = "fake:topics:3"
+
+    def __init__(self, *, is_mute: bool = False, fault: str | None = None) -> None:
+        self._records: dict[MemoryId, VectorRecord] = {}
+        self._is_mute = is_mute
+        self._fault = fault
+
+    def upsert(self, records: Sequence[VectorRecord]) -> None:
+        """Keep vectors."""
+        self._records.update({record.memory_id: record for record in records})
+
+    def delete(self, memory_ids: Sequence[MemoryId]) -> None:
+        """Forget vectors."""
+        for memory_id in memory_ids:
+            self._records.pop(memory_id, None)
+
+    def search(self, vector: Vector, *, scope: Scope, alive: Alive, limit: int) -> list[VectorHit]:
+        """Return what shares an axis, nearest first; expiry is not looked at."""
+        if self._fault:
+            message = "the index is away"
+            raise BackendUnavailableError(message, reason=self._fault)
+        hits = [
+            VectorHit(record.memory_id, sum(map(float.__mul__, vector, record.vector)))
+            for record in self._records.values()
+            if record.owner in scope.owners and not self._is_mute
+        ]
+        near = sorted(hits, key=lambda hit: -hit.similarity)
+        return [hit for hit in near if hit.similarity > 0][:limit]
+
+    def count(self, scope: Scope) -> int:
+        """Count the vectors of a scope."""
+        return sum(record.owner in scope.owners for record in self._records.values())
