@@ -128,6 +128,9 @@ class Recall:
         except TimeoutError:
             self._health.count("memory.retrieval.deadline")
             state.fail(Outcome.DEGRADED, "deadline")
+            if state.human_text is None:
+                # No thread of ours was free in time; what was said is learned from all the same.
+                loop.run_in_executor(None, _hear, state, wire, body)
         except BackendUnavailableError as error:
             self._health.failed(READ, error)
             state.fail(Outcome.ERROR, error.reason)
@@ -138,7 +141,7 @@ class Recall:
 
     def _look(self, state: RequestState, wire: WireFormat, body: Body) -> RetrievalTrace | None:
         """Read what the person wrote and find what is known about it: one thread hop for both."""
-        state.human_text = newest_human_text(wire, body)
+        _hear(state, wire, body)
         settings = state.settings
         if state.owner is None or not state.human_text:
             return None
@@ -157,3 +160,7 @@ class Recall:
             retention=timedelta(days=settings.retention_days),
         )
         return self._retriever.retrieve(request)
+
+
+def _hear(state: RequestState, wire: WireFormat, body: Body) -> None:
+    state.human_text = newest_human_text(wire, body)

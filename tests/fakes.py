@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from omniroute_litellm.errors import BackendUnavailableError
+from omniroute_litellm.errors import BackendUnavailableError, UnauthenticatedError
+from omniroute_litellm.identity import Identity
+from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.store import Alive
+from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import MemoryId, Scope
 from omniroute_litellm.vectors.base import Vector, VectorHit, VectorRecord
 
@@ -77,3 +80,48 @@ class ListIndex:
     def count(self, scope: Scope) -> int:
         """Count the vectors of a scope."""
         return sum(record.owner in scope.owners for record in self._records.values())
+
+
+class FakeTimer:
+    """A monotonic clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeAuthority:
+    """Knows an admin's key and a user's; the admin's secret can be rotated or taken away."""
+
+    def __init__(self) -> None:
+        self.admin_secret: str | None = "sk-admin"
+
+    async def identify(self, key: str) -> Identity:
+        """Return who a key belongs to."""
+        if key == "sk-admin":
+            return Identity(is_admin=True)
+        if key == "sk-user":
+            return Identity(key="a" * 64)
+        message = "the key is not valid here"
+        raise UnauthenticatedError(message)
+
+    def secret(self) -> str | None:
+        """Return the admin's secret."""
+        return self.admin_secret
+
+
+class FakeRetriever(Retriever):
+    """Answers every request with one trace or one error, and keeps what it was asked."""
+
+    def __init__(self, answer: RetrievalTrace | BackendUnavailableError) -> None:
+        self.answer = answer
+        self.asked: list[RetrievalRequest] = []
+
+    def retrieve(self, request: RetrievalRequest) -> RetrievalTrace:
+        """Return the trace, or raise the error."""
+        self.asked.append(request)
+        if isinstance(self.answer, BackendUnavailableError):
+            raise self.answer
+        return self.answer
