@@ -102,9 +102,9 @@ class FakeTimer:
 class FakeAuthority:
     """Knows the keys that it is given, and counts how often it is asked."""
 
-    def __init__(self, keys: Mapping[str, Identity], *, secret: str | None = "s3cret") -> None:
+    def __init__(self, keys: Mapping[str, Identity], *, signing: str | None = "s3cret") -> None:
         self.keys = dict(keys)
-        self.rotated = secret
+        self.signing = signing
         self.asked = 0
 
     async def identify(self, key: str) -> Identity:
@@ -118,7 +118,7 @@ class FakeAuthority:
 
     def secret(self) -> str | None:
         """Return the secret of the moment."""
-        return self.rotated
+        return self.signing
 
 
 class FakeEmbedder:

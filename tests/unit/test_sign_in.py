@@ -137,14 +137,14 @@ class TestCookie:
 
     async def test_other_process_knows_it_without_secret(self, database: Database) -> None:
         """Without an admin's secret the workers share a seed in the file."""
-        authority = FakeAuthority({"sk-admin": Identity(is_admin=True)}, secret=None)
+        authority = FakeAuthority({"sk-admin": Identity(is_admin=True)}, signing=None)
         cookie = await made(authority, database).cookie_for("sk-admin", client=HERE)
         assert made(authority, database).by_cookie(cookie) == ADMIN
 
     async def test_rotated_secret_ends_it(self, sign_in: SignIn, authority: FakeAuthority) -> None:
         """With another secret every session ends."""
         cookie = await sign_in.cookie_for("sk-admin", client=HERE)
-        authority.rotated = "another"
+        authority.signing = "another"
         with pytest.raises(UnauthenticatedError):
             sign_in.by_cookie(cookie)
 
