@@ -263,7 +263,7 @@ class TestProbe:
     ) -> None:
         """A store that forgets to index is not working."""
         with database.writing() as connection:
-            connection.execute("DROP TRIGGER memories_fts_insert")
+            connection.execute("DROP TRIGGER memories_fts_insert; DROP TRIGGER memories_fts_delete")
         assert StoreProbe(store, clock=clock).run().reason == "keyword_lost"
 
     def test_closed_store_is_a_result(
