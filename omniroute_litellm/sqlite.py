@@ -3,6 +3,7 @@
 The only module that imports the driver.
 """
 
+import contextlib
 import json
 import logging
 import threading
@@ -108,15 +109,15 @@ _REASONS: Final = (
     (apsw.PermissionsError, "database_unwritable"),
     (apsw.IOError, "database_io_error"),
 )
+_DAMAGES: Final = frozenset({"database_corrupt", "database_io_error"})
 
 
 class Database:
     """One SQLite file in WAL mode, shared by threads of this process and by other processes.
 
-    Opened at first use and again after a failure, at most once in ``retry_after_s``, so that a
-    repaired disk is found without a restart. Every fault becomes BackendUnavailableError with a
-    machine code: ``database_locked``, ``database_full``, ``database_corrupt``,
-    ``database_unwritable``, ``database_io_error``, ``database_too_new``, ``database_foreign``.
+    Opened at first use and again after a failure, at most once in ``retry_after_s``: a repaired
+    disk or a restored file is found without a restart. Every fault becomes BackendUnavailableError
+    with a machine code: those of ``_REASONS``, ``database_too_new``, ``database_foreign``.
     """
 
     def __init__(self, path: Path, *, retry_after_s: float = 1.0) -> None:
@@ -133,7 +134,7 @@ class Database:
     @contextmanager
     def reading(self) -> Generator[Connection]:
         """Lend a read-only connection inside one snapshot."""
-        with _translated():
+        with self._reopened_after_damage():
             connection = self._take_reader()
             is_sound = False
             try:
@@ -146,7 +147,7 @@ class Database:
     @contextmanager
     def writing(self) -> Generator[Connection]:
         """Lend the writer inside ``BEGIN IMMEDIATE``: commit at the end, roll back on an error."""
-        with _translated(), self._exclusive() as connection:
+        with self._reopened_after_damage(), self._exclusive() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -163,18 +164,35 @@ class Database:
 
     def close(self) -> None:
         """Fold the log into the file and close every connection; a second call does nothing."""
-        with self._write_lock, self._pool_lock:
+        with self._write_lock:
             self._closed = True
-            for connection in self._readers:
-                connection.close()
-            self._readers.clear()
             if self._writer is not None:
                 try:
                     self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 except apsw.Error as error:  # the log is folded in at the next start instead
                     logger.warning("database.checkpoint.failed", extra={"error": str(error)})
-                self._writer.close()
-                self._writer = None
+            self._let_go()
+
+    @contextmanager
+    def _reopened_after_damage(self) -> Generator[None]:
+        """Translate errors, and let go of a damaged file: what replaces it is another file."""
+        try:
+            with _translated():
+                yield
+        except BackendUnavailableError as error:
+            # Whoever holds the lock finds the damage as well.
+            if error.reason in _DAMAGES and self._write_lock.acquire(blocking=False):
+                self._let_go()
+                self._write_lock.release()
+            raise
+
+    def _let_go(self) -> None:
+        with self._pool_lock:
+            connections, self._readers = [self._writer, *self._readers], []
+            self._writer = None
+        for connection in filter(None, connections):
+            with contextlib.suppress(apsw.Error):
+                connection.close()
 
     @contextmanager
     def _exclusive(self) -> Generator[Connection]:

@@ -4,14 +4,16 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any, Final, cast
 
 import pytest
 
 from omniroute_litellm import sqlite
 from omniroute_litellm.errors import BackendUnavailableError
-from omniroute_litellm.sqlite import Database, migrations
+from omniroute_litellm.sqlite import Connection, Database, Value, migrate, migrations
 
 OWNER_ROW = "INSERT INTO owners (api_key_id, created_at) VALUES ('ann', '2026-01-01')"
 MEMORY_ROW = """
@@ -184,3 +186,141 @@ def test_processes_may_open_a_fresh_file_together(path: Path) -> None:
     ]
     told = [process.communicate()[1].decode() for process in started]
     assert [process.returncode for process in started] == [0] * 4, told
+
+
+def test_a_restored_file_is_used_without_a_restart(database: Database, path: Path) -> None:
+    """A file that was damaged under way and put back from a backup serves reads and writes."""
+    run(database, OWNER_ROW, write=True)
+    database.close()
+    backup = path.read_bytes()
+    running = Database(path, retry_after_s=0)
+    run(running, "SELECT 1", write=False)
+    path.write_bytes(b"\xff" * len(backup))
+    assert reason_of(lambda: run(running, "DELETE FROM owners", write=True)) == "database_corrupt"
+    path.unlink()
+    path.with_name(path.name + "-wal").unlink(missing_ok=True)
+    path.with_name(path.name + "-shm").unlink(missing_ok=True)
+    path.write_bytes(backup)
+    run(running, "UPDATE owners SET next_sequence = 7", write=True)
+    assert run(running, "SELECT next_sequence FROM owners", write=False) == [(7,)]
+    running.close()
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("SELECT next_sequence FROM owners").fetchall() == [(7,)]
+
+
+def test_a_damaged_file_can_be_closed(database: Database, path: Path) -> None:
+    """Stopping over a damaged file is no error: what could not be folded in is logged."""
+    run(database, OWNER_ROW, write=True)
+    path.with_name(path.name + "-wal").write_bytes(b"\xff" * 100_000)
+    path.write_bytes(b"\xff" * 100_000)
+    database.close()
+    assert reason_of(database.open) == "database_closed"
+
+
+def test_a_foreign_file_is_left_alone(database: Database, path: Path) -> None:
+    """A database of another program is refused by name, byte for byte as it was."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as foreign:
+        foreign.execute("CREATE TABLE memories (theirs TEXT)")
+    before = path.read_bytes()
+    assert reason_of(database.open) == "database_foreign"
+    assert path.read_bytes() == before
+
+
+def test_a_failed_migration_leaves_the_old_schema(database: Database, path: Path) -> None:
+    """A step that cannot be taken is taken back as a whole, and taken once it can be."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(migrations()[0])
+        old.execute("CREATE TABLE traces (in_the_way TEXT)")
+        old.execute("PRAGMA user_version = 1")
+    with pytest.raises(Exception, match="traces"):
+        database.open()
+    with closing(sqlite3.connect(path)) as old:
+        assert old.execute("PRAGMA user_version").fetchone() == (1,)
+        assert old.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'outbox'"
+        ).fetchone() == (0,)
+        old.execute("DROP TABLE traces")
+    database.open()
+
+
+class LateConnection:
+    """A connection that once tells the schema version of a moment ago."""
+
+    def __init__(self, inner: Connection) -> None:
+        self.inner = inner
+        self.stale: list[Value] = [0]
+
+    def pragma(self, name: str, value: Value = None) -> Value:
+        """Return the stale version first."""
+        return self.stale.pop() if self.stale else self.inner.pragma(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_a_step_taken_by_another_process_is_not_taken_again(database: Database) -> None:
+    """Who sees an old version and then gets the lock finds the step done, and goes on."""
+    with database.writing() as connection:
+        connection.execute("COMMIT")
+        migrate(cast("Connection", LateConnection(connection)))
+        connection.execute("BEGIN")
+    assert run(database, "PRAGMA user_version", write=False) == [(len(migrations()),)]
+
+
+def test_a_writer_that_is_held_too_long_is_named(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that waits in vain for another thread's write fails as locked."""
+    monkeypatch.setattr(sqlite, "WRITE_TIMEOUT_S", 0.02)
+    with database.writing(), ThreadPoolExecutor(1) as other:
+        reason = other.submit(reason_of, lambda: run(database, OWNER_ROW, write=True)).result()
+    assert reason == "database_locked"
+
+
+def test_closing_under_a_reader_is_fine(database: Database) -> None:
+    """A read that is under way ends well; its connection is not kept."""
+    run(database, OWNER_ROW, write=True)
+    with database.reading() as connection:
+        database.close()
+        assert connection.execute("SELECT count(*) FROM owners").fetchall() == [(1,)]
+    assert reason_of(lambda: run(database, "SELECT 1", write=False)) == "database_closed"
+
+
+HOLD: Final = """
+import sqlite3, sys
+holder = sqlite3.connect(sys.argv[1], isolation_level=None)
+holder.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+sys.stdin.readline()
+holder.execute("ROLLBACK")
+"""
+
+
+def test_opening_waits_for_another_process(database: Database, path: Path) -> None:
+    """A file that is locked at the start is opened when the lock goes."""
+    path.parent.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == b"held\n"
+        with ThreadPoolExecutor(1) as thread:
+            opening = thread.submit(database.open)
+            holder.communicate(b"go\n")
+            opening.result()
+    assert run(database, "SELECT count(*) FROM owners", write=False) == [(0,)]
+
+
+def test_a_file_that_stays_locked_is_named(database: Database, path: Path) -> None:
+    """Opening gives up after its time, and works once the lock is gone."""
+    path.parent.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == b"held\n"
+        assert reason_of(database.open) == "database_locked"
+        holder.communicate(b"go\n")
+    database.open()
