@@ -29,6 +29,7 @@ from omniroute_litellm.store import (
     Sort,
     Upserted,
 )
+from omniroute_litellm.text import storable
 from omniroute_litellm.tokens import CHARACTERS_PER_TOKEN
 from omniroute_litellm.types import (
     Clock,
@@ -70,7 +71,7 @@ ON CONFLICT (api_key_id, slot_session, key) WHERE status = 'active' DO UPDATE SE
     metadata = merge_objects(metadata, excluded.metadata),
     session_id = excluded.session_id,
     source = excluded.source,
-    expires_at = coalesce(excluded.expires_at, expires_at),
+    expires_at = coalesce(excluded.expires_at, iif(expires_at > :now, expires_at, NULL)),
     pinned = max(pinned, excluded.pinned),
     needs_reindex = needs_reindex OR content <> excluded.content,
     updated_at = excluded.updated_at,
@@ -325,7 +326,7 @@ class SqliteMemoryStore(SqliteMemoryReader):
         }
         given: dict[str, Value] = {name: v for name, v in equal.items() if v is not None}
         conditions = [f"m.{name} = :{name}" for name in given]
-        text = query.text.strip()
+        text = storable(query.text).strip()
         if text:
             conditions.append(_TEXT_CONDITION)
             given["like"] = "%" + "".join(_LIKE_ESCAPES.get(c, c) for c in text) + "%"

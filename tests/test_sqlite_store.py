@@ -1,20 +1,24 @@
 """Memories in SQLite: slots, history, undo, pages."""
 
 import shutil
+import subprocess
+import sys
 import tempfile
+from dataclasses import astuple, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from omniroute_litellm.errors import ConflictError, NotFoundError
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
-from omniroute_litellm.store import MemoryChange, MemoryQuery
+from omniroute_litellm.store import Alive, MemoryChange, MemoryQuery
+from omniroute_litellm.text import storable
 from omniroute_litellm.types import (
     Memory,
     MemoryDraft,
@@ -23,6 +27,7 @@ from omniroute_litellm.types import (
     MemoryStatus,
     MemoryType,
     OwnerId,
+    Scope,
     SessionId,
 )
 from tests.fakes import FakeClock
@@ -52,6 +57,16 @@ def sequences(database: Database) -> list[tuple[object, ...]]:
     """Return the integer keys in use, without their owner."""
     with database.reading() as connection:
         rows = connection.execute("SELECT pk & 0xFFFFFFFF FROM memories ORDER BY pk").fetchall()
+    return list(rows)
+
+
+def counted(database: Database) -> list[tuple[object, ...]]:
+    """Return how many rows, history entries and owners there are, and the next sequences."""
+    with database.reading() as connection:
+        rows = connection.execute(
+            "SELECT (SELECT count(*) FROM memories), (SELECT count(*) FROM memory_history),"
+            " api_key_id, next_sequence FROM owners"
+        ).fetchall()
     return list(rows)
 
 
@@ -246,6 +261,125 @@ def test_history_is_purged_by_age(store: SqliteMemoryStore, clock: FakeClock) ->
     put(store, content="I prefer black tea")
     assert store.purge_history(before=clock() - timedelta(days=1)) == 1
     assert len(store.history(memory.id, owner=ANN)) == 1
+
+
+def test_a_restatement_of_an_expired_memory_is_read(
+    store: SqliteMemoryStore, clock: FakeClock
+) -> None:
+    """What is said again after its expiry is not stored into the past."""
+    put(store, expires_at=clock() + timedelta(days=1))
+    clock.move(days=2)
+    put(store)
+    alive = Alive(clock(), clock() - timedelta(days=30))
+    assert [memory.key for memory in store.newest(Scope((ANN,)), alive, limit=5)] == [
+        "preference:tea"
+    ]
+
+
+def test_a_restatement_keeps_an_expiry_to_come(store: SqliteMemoryStore, clock: FakeClock) -> None:
+    """A memory that is to end in a week still does when it is said again."""
+    expires = clock() + timedelta(days=7)
+    put(store, expires_at=expires)
+    assert put(store, content="I prefer green tea").expires_at == expires
+
+
+def test_undo_brings_everything_back(store: SqliteMemoryStore, clock: FakeClock) -> None:
+    """A deleted memory returns with every field; time and index state alone move on."""
+    memory = put(
+        store,
+        metadata={"deep": {"list": [1, None, "ü"]}},
+        session_id=SessionId("s"),
+        slot_session=SessionId("s"),
+        pinned=True,
+        expires_at=clock() + timedelta(days=1),
+        type=MemoryType.SEMANTIC,
+        source=MemorySource.IMPORT,
+    )
+    store.delete(memory.id, owner=ANN, actor="test")
+    restored = store.undo(memory.id, owner=ANN, actor="test")
+    assert replace(restored, updated_at=memory.updated_at) == memory
+    assert put(store, slot_session=SessionId("s")).id == memory.id
+
+
+def test_an_inactive_memory_may_be_edited_beside_the_active_one(store: SqliteMemoryStore) -> None:
+    """Only what is active needs the slot."""
+    put(store)
+    waiting = put(store, status=MemoryStatus.QUARANTINED)
+    change = MemoryChange({"content": "I prefer rooibos"})
+    assert store.update(waiting.id, change, owner=ANN, actor="test").content == "I prefer rooibos"
+
+
+@given(
+    key=st.text(st.characters(), min_size=1),
+    content=st.text(st.characters(), min_size=1),
+)
+@example(key="\ud800", content="\x00\udfff")
+@example(key='"', content="a' OR NEAR(x) -- \\ % _ *")
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_text_is_stored_and_restated(
+    store: SqliteMemoryStore, database: Database, key: str, content: str
+) -> None:
+    """Any text, once storable, comes back as it was; said again it changes no count."""
+    key, content = storable(key), storable(content)
+    first = put(store, key, content)
+    counts = counted(database)
+    again = put(store, key, content)
+    assert (again.id, again.key, again.content) == (first.id, key, content)
+    assert counted(database) == counts
+
+
+@given(text=st.text(st.characters()))
+@example(text="\ud800")
+@example(text='" OR *')
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_text_filters_a_page(store: SqliteMemoryStore, text: str) -> None:
+    """No filter is an error, whatever an admin types."""
+    put(store)
+    store.page(MemoryQuery(text=text))
+
+
+def test_no_field_holds_the_integer_key(store: SqliteMemoryStore, database: Database) -> None:
+    """What comes out of the store names memories by their id alone."""
+    memory = put(store)
+    with database.reading() as connection:
+        ((pk,),) = connection.execute("SELECT pk FROM memories").fetchall()
+    assert pk not in astuple(memory)
+
+
+WRITER: Final = """
+import pathlib, sys
+from omniroute_litellm.sqlite import Database
+from omniroute_litellm.sqlite_store import SqliteMemoryStore
+from omniroute_litellm.types import MemoryDraft, MemorySource, MemoryType, OwnerId, utc_now
+database = Database(pathlib.Path(sys.argv[1]))
+store = SqliteMemoryStore(database, clock=utc_now)
+for number in range(40):
+    draft = MemoryDraft(
+        OwnerId("ann"), MemoryType.FACTUAL, f"k{number}", f"said by {sys.argv[2]}",
+        MemorySource.MANUAL,
+    )
+    store.upsert(draft, actor=sys.argv[2])
+database.close()
+"""
+
+
+def test_processes_share_slots(store: SqliteMemoryStore, database: Database) -> None:
+    """Two processes that store the same keys at once make each memory once."""
+    database.open()
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(database.path), name], stderr=subprocess.PIPE
+        )
+        for name in ("one", "two")
+    ]
+    told = [process.communicate()[1].decode() for process in started]
+    assert told == ["", ""]
+    assert store.totals(ANN).total == 40
+    assert sequences(database) == [(number,) for number in range(1, 41)]
 
 
 class StoreMachine(RuleBasedStateMachine):
