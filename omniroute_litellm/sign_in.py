@@ -120,7 +120,8 @@ class SignIn:
     def by_cookie(self, cookie: str) -> Principal:
         """Return the principal of a session cookie; raise UnauthenticatedError else."""
         try:
-            content = cast("object", self._signer().loads(cookie, max_age=SESSION_S))
+            given = cookie.encode("utf-8", "replace")
+            content = cast("object", self._signer().loads(given, max_age=SESSION_S))
         except BadSignature as error:
             message = "the session has ended; sign in again"
             raise UnauthenticatedError(message) from error
@@ -140,9 +141,10 @@ class SignIn:
     def cookie_for_link(self, token: str, *, client: str) -> str:
         """Redeem a one-time link, once; raise UnauthenticatedError for any other token."""
         self._require_patience(client)
+        given = token.encode("utf-8", "replace")
         with self._lock:
             expected, self._link_token = self._link_token, None
-            if expected is None or not hmac.compare_digest(expected.encode(), token.encode()):
+            if expected is None or not hmac.compare_digest(expected.encode(), given):
                 self._link_token = expected
                 expected = None
         if expected is None:
