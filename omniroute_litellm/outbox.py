@@ -35,7 +35,7 @@ UPDATE outbox SET leased_until = :until, last_error = :error
 WHERE number = :number AND worker = :worker
 """
 _GIVE_BACK: Final = """
-UPDATE outbox SET leased_until = NULL, attempts = attempts - 1
+UPDATE outbox SET leased_until = NULL, attempts = max(attempts - 1, 0)
 WHERE number = :number AND worker = :worker
 """
 _RELEASE: Final = "UPDATE outbox SET leased_until = NULL WHERE worker = :worker"

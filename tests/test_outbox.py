@@ -1,6 +1,9 @@
 """The outbox: durable, leased, stored exactly once."""
 
+import subprocess
+import sys
 from datetime import timedelta
+from typing import Final
 
 import pytest
 
@@ -8,7 +11,7 @@ from omniroute_litellm import outbox as outbox_module
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.outbox import KEEP, LEASE, MAX_ATTEMPTS, Outbox
 from omniroute_litellm.sqlite import Connection, Database
-from omniroute_litellm.types import Exchange, OwnerId
+from omniroute_litellm.types import Exchange, OwnerId, to_iso
 from tests.fakes import FakeClock
 
 
@@ -27,6 +30,18 @@ def other(database: Database, clock: FakeClock) -> Outbox:
 def exchange(clock: FakeClock, request_id: str = "r1") -> Exchange:
     """Return an exchange of Ann's."""
     return Exchange(request_id, OwnerId("ann"), None, "I prefer tea", "", "gpt", clock())
+
+
+CRASH: Final = """
+import os, pathlib, sys
+from omniroute_litellm.outbox import Outbox
+from omniroute_litellm.sqlite import Database
+from omniroute_litellm.types import from_iso
+now = from_iso(sys.argv[2])
+outbox = Outbox(Database(pathlib.Path(sys.argv[1])), clock=lambda: now, worker="crash")
+(claimed,) = outbox.claim(limit=1)
+outbox.settle(claimed, lambda connection: os._exit(9))
+"""
 
 
 def nothing(connection: Connection) -> None:
@@ -105,6 +120,31 @@ def test_a_poisoned_exchange_is_set_aside(one: Outbox, clock: FakeClock) -> None
     assert (state.waiting, state.set_aside) == (0, 1)
     one.add(exchange(clock, "good"))
     assert one.claim(limit=1)[0].exchange.request_id == "good"
+
+
+def test_a_lease_given_back_was_no_try(one: Outbox, other: Outbox, clock: FakeClock) -> None:
+    """It is free at once, for everybody, and as often as the store fails."""
+    one.add(exchange(clock))
+    for _ in range(MAX_ATTEMPTS + 1):
+        (claimed,) = one.claim(limit=1)
+        one.give_back(claimed)
+    assert other.claim(limit=1)
+    one.give_back(claimed)
+    assert one.claim(limit=1) == [], "the lease is the other's now"
+
+
+def test_a_crashed_process_leaves_its_exchange(
+    database: Database, one: Outbox, clock: FakeClock
+) -> None:
+    """What a process had leased when it was killed comes again after the lease, whole."""
+    added = exchange(clock)
+    one.add(added)
+    crash = [sys.executable, "-c", CRASH, str(database.path), to_iso(clock())]
+    assert subprocess.run(crash, check=False).returncode == 9
+    assert one.claim(limit=1) == []
+    clock.move(seconds=LEASE.total_seconds() + 1)
+    (claimed,) = one.claim(limit=1)
+    assert claimed.exchange == added
 
 
 def test_released_leases_are_free_at_once(one: Outbox, other: Outbox, clock: FakeClock) -> None:
