@@ -25,6 +25,7 @@ from omniroute_litellm.errors import UnauthenticatedError
 from omniroute_litellm.identity import Identity, session_of
 from omniroute_litellm.placement import Deployment
 from omniroute_litellm.recall import Arrival
+from omniroute_litellm.text import storable
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ def arrival_of(caller: object, data: Data) -> Arrival:
         headers, data.get("litellm_session_id"), *(part.get("session_id") for part in metadata)
     )
     return Arrival(
-        call_id=str(data.get("litellm_call_id") or ""),
-        model=str(data.get("model") or ""),
+        call_id=storable(str(data.get("litellm_call_id") or "")),
+        model=storable(str(data.get("model") or "")),
         identity=identity_of(caller),
         headers=headers,
         session=session,

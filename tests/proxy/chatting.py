@@ -23,11 +23,11 @@ def say(
     model: str = "gpt",
     stream: bool = False,
     headers: Headers | None = None,
-    **extra: Any,
+    extra: dict[str, Any] | None = None,
 ) -> httpx.Response:
     """Send one human sentence, read the whole answer, and return the response."""
     messages = [{"role": "user", "content": text}]
-    return send(proxy, key, messages, model=model, stream=stream, headers=headers, **extra)
+    return send(proxy, key, messages, model=model, stream=stream, headers=headers, extra=extra)
 
 
 def send(
@@ -38,10 +38,10 @@ def send(
     model: str = "gpt",
     stream: bool = False,
     headers: Headers | None = None,
-    **extra: Any,
+    extra: dict[str, Any] | None = None,
 ) -> httpx.Response:
     """Send a conversation, read the whole answer, and return the response."""
-    body = {"model": model, "messages": messages, "stream": stream, **extra}
+    body = {"model": model, "messages": messages, "stream": stream, **(extra or {})}
     with proxy.client(key) as client:
         response = client.post("/v1/chat/completions", json=body, headers=headers or {})
     assert response.status_code == 200, response.text

@@ -72,6 +72,16 @@ def proxy_session_scope(proxy_factory: ProxyFactory) -> Iterator[Proxy]:
 
 
 @pytest.fixture
+def proxy_without_texts(proxy_factory: ProxyFactory) -> Iterator[Proxy]:
+    """Run LiteLLM with the plugin and with texts kept out of its logs."""
+    setup = ProxySetup(
+        with_plugin=True, env=MEMORY_ON, litellm_settings={"turn_off_message_logging": True}
+    )
+    with proxy_factory(setup) as running:
+        yield running
+
+
+@pytest.fixture
 def proxy_from_settings(proxy_factory: ProxyFactory) -> Iterator[Proxy]:
     """Run LiteLLM with the plugin and nothing pinned: memory is as the database says."""
     with proxy_factory(ProxySetup(with_plugin=True)) as running:

@@ -1,5 +1,6 @@
 """Said, learned, remembered: the whole loop on the bodies that reach the provider."""
 
+import json
 import sqlite3
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import pytest
 from tests.proxy.chatting import (
     HEADING,
     blocks_in,
+    health,
     keys_of,
     last_messages,
     memories,
@@ -249,6 +251,61 @@ def test_real_clients_get_valid_answers(proxy: Proxy, user_key: str) -> None:
         ) as stream:
             text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
         assert text.strip()
+
+
+@pytest.mark.parametrize("model", ["fail500", "nosuchmodel"])
+def test_errors_carry_a_receipt(proxy: Proxy, user_key: str, model: str) -> None:
+    """An error of the provider, or of the proxy, is the client's as it was, with a receipt."""
+    body = {"model": model, "messages": [{"role": "user", "content": "I prefer tea."}]}
+    with proxy.client(user_key) as client:
+        response = client.post("/v1/chat/completions", json=body)
+    assert response.status_code >= 400
+    assert response.headers["x-omniroute-memory"] == "none"
+    wait_idle(proxy)
+    assert memories(proxy, user_key) == []
+
+
+def test_no_log_is_no_capture(proxy: Proxy, user_key: str) -> None:
+    """A request that LiteLLM must not log is not learned from."""
+    say(proxy, user_key, "I prefer tea.", extra={"no-log": True})
+    say(proxy, user_key, "I love jazz.")
+    wait_learned(proxy, user_key, 1)
+    wait_idle(proxy)
+    assert keys_of(proxy, user_key) == {"preference:jazz"}
+
+
+def test_redacted_logs_are_no_capture(proxy_without_texts: Proxy, upstream: Upstream) -> None:
+    """Where LiteLLM keeps texts out of its logs they stay out of the memory."""
+    upstream.set_answer("I love jazz.")
+    say(proxy_without_texts, "sk-user-private", "I prefer tea.")
+    wait_idle(proxy_without_texts)
+    assert memories(proxy_without_texts, "sk-user-private") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I prefer \ud800 tea.",
+        "I prefer tea\u0000.",
+        "\u202eI prefer tea.",
+        "I prefer 🍵 tea.",
+        "\ufffc",
+    ],
+    ids=["surrogate", "nul", "direction", "emoji", "hole"],
+)
+def test_hostile_text_is_text(proxy: Proxy, user_key: str, text: str) -> None:
+    """Half characters and hidden marks break no request, and none of them reaches a block."""
+    say(proxy, user_key, "I prefer coffee.")
+    wait_learned(proxy, user_key, 1)
+    raw = json.dumps({"model": "gpt", "messages": [{"role": "user", "content": text}]})
+    with proxy.client(user_key) as client:
+        client.headers["content-type"] = "application/json"
+        bare = client.post("/v1/chat/completions", content=raw.encode())
+    assert bare.status_code in {200, 400, 500}, bare.text
+    wait_idle(proxy)
+    response = say(proxy, user_key, "Which tea?")
+    assert response.headers["x-omniroute-memory"] == "injected"
+    assert not health(proxy)["faults"]
 
 
 def test_switching_memory_off_reaches_requests(
