@@ -1,28 +1,33 @@
 """The memories: list, search, delete, undo, and the switch."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Final, cast, get_args
 from urllib.parse import parse_qsl, urlsplit
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from omniroute_litellm.console.links import Links
 from omniroute_litellm.console.pages import (
+    DeletePage,
     Filter,
     Frame,
     MemoriesPage,
     MemoryRow,
     MemorySwitch,
     OwnerChoice,
+    fault_line,
     owner_label,
 )
 from omniroute_litellm.console.session import SignedIn
 from omniroute_litellm.console.views import is_partial, render
+from omniroute_litellm.errors import ValidationError
 from omniroute_litellm.injection import render_line
 from omniroute_litellm.runtime import Runtime
 from omniroute_litellm.settings import Origin, variable_of
-from omniroute_litellm.store import MemoryQuery, MemoryTotals, Sort
+from omniroute_litellm.sign_in import Principal
+from omniroute_litellm.store import MemoryPage, MemoryQuery, Sort
 from omniroute_litellm.text import one_line, storable
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.types import Memory, MemoryId, MemoryStatus, MemoryType, OwnerId
@@ -30,7 +35,9 @@ from omniroute_litellm.types import Memory, MemoryId, MemoryStatus, MemoryType, 
 router = APIRouter()
 
 PAGE_SIZE: Final = 50
-MAX_PAGE: Final = 1_000_000
+SHOWN_CHARACTERS: Final = 500
+"""What extraction learns fits; longer memories, made by hand, are shown whole before a delete."""
+_DEFAULT_PROXY: Final = "http://localhost:4000"
 _STATE: Final = ("owner", "q", "type", "status", "sort", "page")
 _SORTS: Final = (
     ("updated", "newest first"),
@@ -60,18 +67,37 @@ def show(request: Request, caller: SignedIn) -> Response:
     )
 
 
+@router.get("/memories/{memory_id}/delete")
+def ask(
+    request: Request, caller: SignedIn, memory_id: str, back: Annotated[str, Query()] = ""
+) -> Response:
+    """Ask before a memory goes: as a dialog over the list, or as a page without script."""
+    runtime = _runtime(request)
+    memory = runtime.store.get(MemoryId(storable(memory_id)), owner=caller.owner)
+    page = DeletePage(
+        frame=Frame("Delete a memory", "memories", fault=fault_line(runtime.health)),
+        state=_state_of(back),
+        row=_row(memory, characters=len(memory.content)),
+    )
+    return render(
+        request, "memories/_delete.html" if is_partial(request) else "memories/delete.html", page
+    )
+
+
 @router.post("/memories/{memory_id}/delete")
 def delete(
     request: Request, caller: SignedIn, memory_id: str, back: Annotated[str, Form()] = ""
 ) -> Response:
-    """Delete a memory; the answer offers to undo it."""
-    runtime = _runtime(request)
-    runtime.store.delete(MemoryId(memory_id), owner=caller.owner, actor=caller.name)
-    state = _state_of(back)
-    if is_partial(request):
-        page = _page(request, state, notice="Memory deleted.", undo=memory_id)
-        return render(request, "memories/_results.html", page)
-    return RedirectResponse(Links.of(request)("memories", **state, deleted=memory_id), 303)
+    """Delete a memory, asked for by a plain form."""
+    return _deleted(request, caller, memory_id, back)
+
+
+@router.delete("/memories/{memory_id}")
+def delete_by_script(
+    request: Request, caller: SignedIn, memory_id: str, back: Annotated[str, Query()] = ""
+) -> Response:
+    """Delete a memory, asked for by script."""
+    return _deleted(request, caller, memory_id, back)
 
 
 @router.post("/memories/{memory_id}/undo")
@@ -79,20 +105,39 @@ def undo(
     request: Request, caller: SignedIn, memory_id: str, back: Annotated[str, Form()] = ""
 ) -> Response:
     """Bring a deleted memory back."""
-    _runtime(request).store.undo(MemoryId(memory_id), owner=caller.owner, actor=caller.name)
+    chosen = MemoryId(storable(memory_id))
+    _runtime(request).store.undo(chosen, owner=caller.owner, actor=caller.name)
     state = _state_of(back)
     if is_partial(request):
-        return render(
-            request, "memories/_results.html", _page(request, state, notice="Memory restored.")
-        )
+        page = _page(request, state, notice="Memory restored.")
+        return render(request, "memories/_results.html", page)
     return RedirectResponse(Links.of(request)("memories", **state, restored="1"), 303)
 
 
 @router.post("/settings/enabled")
-def switch(request: Request, caller: SignedIn, value: Annotated[str, Form()] = "") -> Response:
+def switch(
+    request: Request,
+    caller: SignedIn,
+    value: Annotated[str, Form()] = "",
+    back: Annotated[str, Form()] = "",
+) -> Response:
     """Turn memory on or off for everybody."""
+    if value not in {"on", "off"}:
+        message = "expected the value on or off"
+        raise ValidationError(message, field="value")
     _runtime(request).settings.change({"enabled": value == "on"})
-    return RedirectResponse(Links.of(request)("memories"), 303)
+    return RedirectResponse(Links.of(request)("memories", **_state_of(back)), 303)
+
+
+def _deleted(request: Request, caller: Principal, memory_id: str, back: str) -> Response:
+    """Delete a memory and answer with the list that it left; the answer offers to undo it."""
+    chosen = MemoryId(storable(memory_id))
+    _runtime(request).store.delete(chosen, owner=caller.owner, actor=caller.name)
+    state = _state_of(back)
+    if is_partial(request):
+        page = _page(request, state, notice="Memory deleted.", undo=chosen)
+        return render(request, "memories/_results.html", page)
+    return RedirectResponse(Links.of(request)("memories", **state, deleted=chosen), 303)
 
 
 def _runtime(request: Request) -> Runtime:
@@ -112,19 +157,21 @@ def _page(
     undo: str | None = None,
 ) -> MemoriesPage:
     runtime = _runtime(request)
-    query, state = _query(parameters)
-    found = runtime.store.page(query)
+    asked, state = _query(parameters)
+    query, found = _found(runtime, asked)
     totals = runtime.store.totals(query.owner)
     hits = runtime.traces.hit_rate(query.owner)
     number = query.offset // PAGE_SIZE + 1
     return MemoriesPage(
-        frame=Frame("Memories", "memories", fault=_fault(runtime), notice=notice, undo=undo),
+        frame=Frame(
+            "Memories", "memories", fault=fault_line(runtime.health), notice=notice, undo=undo
+        ),
         state=state,
         switch=_switch(runtime),
         owners=_owners(runtime, query.owner),
-        types=_types(query, totals),
-        statuses=_statuses(query, totals),
-        rows=tuple(_row(memory) for memory in found.memories),
+        types=_types(runtime, query),
+        statuses=_statuses(runtime, query),
+        rows=tuple(_row(memory, characters=SHOWN_CHARACTERS) for memory in found.memories),
         total=found.total,
         stored=totals.total,
         tokens=totals.tokens,
@@ -132,9 +179,26 @@ def _page(
         first=query.offset + 1,
         previous_page=number - 1 if number > 1 else None,
         next_page=number + 1 if query.offset + PAGE_SIZE < found.total else None,
-        proxy_url=f"{request.url.scheme}://{request.url.netloc}",
+        proxy_url=_proxy_url(request),
         sorts=_SORTS,
     )
+
+
+def _found(runtime: Runtime, query: MemoryQuery) -> tuple[MemoryQuery, MemoryPage]:
+    """Return what a query finds; a page past the end stands for the last one."""
+    found = runtime.store.page(query)
+    if found.memories or not query.offset:
+        return query, found
+    last = replace(query, offset=max(0, found.total - 1) // PAGE_SIZE * PAGE_SIZE)
+    return last, runtime.store.page(last)
+
+
+def _proxy_url(request: Request) -> str:
+    """Return where the proxy answers: above our mount, or its usual port when we run alone."""
+    mount = str(request.scope.get("root_path", "")).rstrip("/")
+    if not mount:
+        return _DEFAULT_PROXY
+    return f"{request.url.scheme}://{request.url.netloc}{mount.rpartition('/')[0]}"
 
 
 def _query(parameters: Mapping[str, str]) -> tuple[MemoryQuery, dict[str, str]]:
@@ -159,12 +223,6 @@ def _query(parameters: Mapping[str, str]) -> tuple[MemoryQuery, dict[str, str]]:
     return query, {**values, "page": str(number) if number > 1 else ""}
 
 
-def _fault(runtime: Runtime) -> str | None:
-    """Return the first thing that fails at present, in one line."""
-    faults = runtime.health.faults
-    return f"{faults[0].operation}: {faults[0].message}" if faults else None
-
-
 def _one_of(value: str, choices: list[str]) -> str:
     return value if value in choices else ""
 
@@ -173,49 +231,69 @@ def _switch(runtime: Runtime) -> MemorySwitch:
     current = runtime.settings.refresh()
     is_pinned = current.origins["enabled"] is Origin.ENVIRONMENT
     return MemorySwitch(
-        is_on=current.values.enabled,
+        is_set=current.values.enabled,
         max_tokens=current.values.max_tokens,
         pinned_by=variable_of("enabled") if is_pinned else None,
+        problems=current.problems,
     )
 
 
 def _owners(runtime: Runtime, chosen: OwnerId | None) -> tuple[OwnerChoice, ...]:
+    """Return the owners to choose from, with the chosen one even when it holds nothing."""
+    counts = {entry.owner: entry.count for entry in runtime.store.owners()}
+    if chosen is not None:
+        counts.setdefault(chosen, 0)
     return tuple(
-        OwnerChoice(entry.owner, owner_label(entry.owner), entry.count, entry.owner == chosen)
-        for entry in runtime.store.owners()
+        OwnerChoice(owner, owner_label(owner), count, owner == chosen)
+        for owner, count in counts.items()
     )
 
 
-def _types(query: MemoryQuery, totals: MemoryTotals) -> tuple[Filter, ...]:
-    every = Filter("", "all types", sum(totals.by_type.values()), query.type is None)
+def _types(runtime: Runtime, query: MemoryQuery) -> tuple[Filter, ...]:
+    """Return each type with what it would leave of this view."""
     return (
-        every,
-        *(Filter(kind, kind, count, kind is query.type) for kind, count in totals.by_type.items()),
-    )
-
-
-def _statuses(query: MemoryQuery, totals: MemoryTotals) -> tuple[Filter, ...]:
-    every = Filter("", "all states", totals.total, query.status is None)
-    return (
-        every,
+        Filter("", "all types", _count(runtime, replace(query, type=None)), query.type is None),
         *(
-            Filter(status, status, count, status is query.status)
-            for status, count in totals.by_status.items()
+            Filter(kind, kind, _count(runtime, replace(query, type=kind)), kind is query.type)
+            for kind in MemoryType
         ),
     )
 
 
-def _row(memory: Memory) -> MemoryRow:
+def _statuses(runtime: Runtime, query: MemoryQuery) -> tuple[Filter, ...]:
+    """Return each state with what it would leave of this view."""
+    every = _count(runtime, replace(query, status=None))
+    return (
+        Filter("", "all states", every, query.status is None),
+        *(
+            Filter(
+                status,
+                status,
+                _count(runtime, replace(query, status=status)),
+                status is query.status,
+            )
+            for status in MemoryStatus
+        ),
+    )
+
+
+def _count(runtime: Runtime, query: MemoryQuery) -> int:
+    return runtime.store.page(replace(query, limit=1, offset=0)).total
+
+
+def _row(memory: Memory, *, characters: int) -> MemoryRow:
+    content = one_line(memory.content)
     return MemoryRow(
         id=memory.id,
         type=memory.type,
         status=memory.status,
-        content=one_line(memory.content),
+        content=content[:characters],
+        hidden=len(content[characters:]),
         key=one_line(memory.key),
         tokens=estimate_tokens(render_line(memory.content)),
         used=memory.access_count,
         updated_at=memory.updated_at,
         pinned=memory.pinned,
         source=memory.source.replace("_", " "),
-        owner=owner_label(memory.owner),
+        owner=memory.owner,
     )

@@ -1,10 +1,11 @@
 """What each page shows, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from omniroute_litellm.health import Health
 from omniroute_litellm.identity import MASTER_KEY_TOKEN
 from omniroute_litellm.types import OwnerId
 
@@ -47,19 +48,34 @@ class ErrorPage:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """One memory of the list."""
+    """One memory of the list. ``hidden`` counts the characters after the end of ``content``."""
 
     id: str
     type: str
     status: str
     content: str
+    hidden: int
     key: str
     tokens: int
     used: int
     updated_at: datetime
     pinned: bool
     source: str
-    owner: str
+    owner: OwnerId
+
+    @property
+    def owner_label(self) -> str:
+        """The owner's short name."""
+        return owner_label(self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePage:
+    """The question before a memory goes, and the view to come back to."""
+
+    frame: Frame
+    state: Mapping[str, str]
+    row: MemoryRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +100,21 @@ class OwnerChoice:
 
 @dataclass(frozen=True, slots=True)
 class MemorySwitch:
-    """Whether memory is on; ``pinned_by`` names the variable that decides it, if one does."""
+    """Whether memory was switched on, and what keeps it from being on.
 
-    is_on: bool
+    ``pinned_by`` names the variable that decides the switch, if one does; while there are
+    ``problems`` with the configuration memory stays off whatever the switch says.
+    """
+
+    is_set: bool
     max_tokens: int
     pinned_by: str | None
+    problems: tuple[str, ...]
+
+    @property
+    def is_on(self) -> bool:
+        """Whether memory is at work."""
+        return self.is_set and not self.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +138,25 @@ class MemoriesPage:
     first: int
     previous_page: int | None
     next_page: int | None
-    proxy_url: str = ""
-    sorts: tuple[tuple[str, str], ...] = field(default=())
+    proxy_url: str
+    sorts: tuple[tuple[str, str], ...]
 
     @property
     def last(self) -> int:
         """The number of the last row that is shown."""
         return self.first + len(self.rows) - 1
+
+    @property
+    def told(self) -> str:
+        """What a screen reader says about the new content."""
+        noun = "memory" if self.total == 1 else "memories"
+        return self.frame.notice or f"{self.total:,} {noun} found"
+
+    @property
+    def chosen(self) -> str:
+        """The filters in force, in words."""
+        names = (self.state.get(name) for name in ("type", "status"))
+        return ", ".join(name for name in names if name) or "none"
 
     @property
     def is_filtered(self) -> bool:
@@ -137,3 +175,9 @@ def owner_label(owner: OwnerId) -> str:
     if len(owner) <= 3 * _SHOWN or ":" in owner[: 3 * _SHOWN]:
         return owner
     return f"{owner[:_SHOWN]}…{owner[-_SHOWN:]}"
+
+
+def fault_line(health: Health) -> str | None:
+    """Return the first thing that fails at present, in one line."""
+    faults = health.faults
+    return f"{faults[0].operation}: {faults[0].message}" if faults else None

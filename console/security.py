@@ -2,24 +2,24 @@
 
 from typing import Final
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omniroute_litellm.api.auth import COOKIE
 from omniroute_litellm.api.errors import envelope
+from omniroute_litellm.console.errors import answer_error
+from omniroute_litellm.console.headers import harden
 
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 MAX_BODY_BYTES: Final = 1_048_576
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SAME: Final = frozenset({"same-origin", "none"})
 
 
 class SecurityHeaders:
-    """Adds the content policy and its companions; HTML is never cached."""
+    """Adds the content policy and its companions to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -32,14 +32,7 @@ class SecurityHeaders:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["content-security-policy"] = POLICY
-                headers["x-content-type-options"] = "nosniff"
-                headers["x-frame-options"] = "DENY"
-                headers["referrer-policy"] = "same-origin"
-                if not headers.get("content-type", "").startswith(_CACHEABLE):
-                    headers["cache-control"] = "no-store"
-                    headers.add_vary_header("HX-Request")
+                harden(MutableHeaders(scope=message))
             await send(message)
 
         await self._app(scope, receive, guarded)
@@ -59,7 +52,9 @@ class SameOrigin:
         if scope["type"] == "http" and scope["method"] not in _SAFE:
             headers = Headers(scope=scope)
             if not _is_own(headers, https=scope.get("scheme") == "https"):
-                answer = refusal(scope, 403, "foreign_origin", "the request came from another site")
+                answer = await _refusal(
+                    scope, 403, "foreign_origin", "the request came from another site"
+                )
                 await answer(scope, receive, send)
                 return
         await self._app(scope, receive, send)
@@ -88,7 +83,8 @@ class BodyLimit:
             is_open = message.get("more_body", False)
             if size > MAX_BODY_BYTES:
                 text = f"the body is larger than {MAX_BODY_BYTES} bytes"
-                await refusal(scope, 413, "too_large", text)(scope, receive, send)
+                answer = await _refusal(scope, 413, "too_large", text)
+                await answer(scope, receive, send)
                 return
         is_given = False
 
@@ -102,15 +98,12 @@ class BodyLimit:
         await self._app(scope, replay, send)
 
 
-_CACHEABLE: Final = ("text/css", "text/javascript", "application/javascript", "image/")
-
-
-def refusal(scope: Scope, status: int, code: str, message: str) -> Response:
-    """Return an error in the API's envelope below ``/api``, as plain text elsewhere."""
+async def _refusal(scope: Scope, status: int, code: str, message: str) -> Response:
+    """Return an error in the API's envelope below ``/api``, as a page elsewhere."""
     path = str(scope["path"]).removeprefix(str(scope.get("root_path", "")))
     if path.startswith("/api/"):
         return envelope(status, code, message)
-    return PlainTextResponse(message + "\n", status)
+    return await run_in_threadpool(answer_error, Request(scope), status, message)
 
 
 def _is_own(headers: Headers, *, https: bool) -> bool:

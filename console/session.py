@@ -1,6 +1,7 @@
 """The console's cookie: set at sign-in, checked on every page."""
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from starlette.responses import RedirectResponse, Response
@@ -8,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from omniroute_litellm.api.auth import COOKIE
 from omniroute_litellm.console.links import Links
 from omniroute_litellm.console.views import is_partial
-from omniroute_litellm.errors import UnauthenticatedError
+from omniroute_litellm.errors import BackendUnavailableError, UnauthenticatedError
 from omniroute_litellm.sign_in import SESSION_S, Principal, SignIn
 
 
@@ -23,6 +24,15 @@ def principal(request: Request) -> Principal:
 
 
 SignedIn = Annotated[Principal, Depends(principal)]
+
+
+def is_signed_in(request: Request) -> bool:
+    """Tell whether somebody is signed in; nobody is while that cannot be checked."""
+    try:
+        principal(request)
+    except (UnauthenticatedError, BackendUnavailableError):
+        return False
+    return True
 
 
 def set_cookie(request: Request, response: Response, value: str) -> None:
@@ -47,7 +57,9 @@ def to_sign_in(request: Request) -> Response:
     """Send a browser to the sign-in page, and back to where it wanted to go afterwards."""
     links = Links.of(request)
     if is_partial(request):
-        return Response(status_code=401, headers={"HX-Redirect": links("login")})
+        shown = urlsplit(request.headers.get("hx-current-url", ""))
+        wanted = f"{shown.path}?{shown.query}" if shown.query else shown.path
+        return Response(status_code=401, headers={"HX-Redirect": links("login", next=wanted)})
     wanted = request.url.path if request.method == "GET" else ""
     query = f"?{request.url.query}" if wanted and request.url.query else ""
     return RedirectResponse(links("login", next=wanted + query), 303)

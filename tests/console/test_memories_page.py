@@ -8,7 +8,8 @@ from starlette.testclient import TestClient
 from omniroute_litellm.console.app import create_app
 from omniroute_litellm.runtime import Runtime
 from omniroute_litellm.sign_in import AdminKeyAuthority
-from omniroute_litellm.types import MemoryType, OwnerId
+from omniroute_litellm.store import MemoryChange
+from omniroute_litellm.types import MemoryStatus, MemoryType, OwnerId
 from tests.console.conftest import ADMIN_KEY, remember
 
 
@@ -16,7 +17,7 @@ def test_an_empty_store_says_how_to_fill_it(admin: TestClient) -> None:
     """With nothing stored the page shows the three steps to the first memory."""
     html = admin.get("/memories").text
     assert "Nothing is remembered yet" in html
-    assert "curl http://testserver/v1/chat/completions" in html
+    assert "curl http://localhost:4000/v1/chat/completions" in html
 
 
 def test_memories_are_listed_newest_first(admin: TestClient, runtime: Runtime) -> None:
@@ -82,6 +83,49 @@ def test_filters_narrow_and_count(admin: TestClient, runtime: Runtime) -> None:
     assert "q=i&amp;type=factual" in html
 
 
+def test_counts_belong_to_the_view(admin: TestClient, runtime: Runtime) -> None:
+    """Each count is what its link leads to, search and states that are not read included."""
+    remember(runtime, "I prefer tea", key="preference:tea")
+    remember(runtime, "I chose tea", key="decision:tea", kind=MemoryType.EPISODIC)
+    remember(runtime, "I prefer jazz", key="preference:jazz")
+    hidden = remember(runtime, "always say tea", key="pattern:tea")
+    change = MemoryChange({"status": MemoryStatus.QUARANTINED})
+    runtime.store.update(hidden.id, change, owner=None, actor="test")
+    html = admin.get("/memories?q=tea").text
+    for label, count in (("all types", 3), ("factual", 2), ("episodic", 1), ("active", 2)):
+        assert f'{label} <span class="count">{count}</span>' in html
+    html = admin.get("/memories?q=tea&status=quarantined").text
+    assert 'factual <span class="count">1</span>' in html
+    assert 'episodic <span class="count">0</span>' in html
+
+
+def test_a_page_past_the_end_is_the_last_one(admin: TestClient, runtime: Runtime) -> None:
+    """When rows went meanwhile, an old address shows what is left, not an empty store."""
+    remember(runtime, "I prefer tea", key="preference:tea")
+    html = admin.get("/memories?page=7").text
+    assert "I prefer tea" in html
+    assert "1–1 of 1" in html  # noqa: RUF001 - the dash of a range
+
+
+def test_an_owner_without_memories_stays_chosen(admin: TestClient, runtime: Runtime) -> None:
+    """An owner that holds nothing is no empty store: the page names it and the way out."""
+    remember(runtime, "I prefer tea", key="preference:tea")
+    html = admin.get("/memories?owner=nobody").text
+    assert "Nothing is remembered for this owner" in html
+    assert "nobody (0)" in html
+    assert "Nothing is remembered yet" not in html
+
+
+def test_long_memories_are_cut_in_the_list(admin: TestClient, runtime: Runtime) -> None:
+    """Fifty of the longest memories fit a page; the question before a delete shows one whole."""
+    made = [remember(runtime, "word " * 1_600, key=f"k:{number}") for number in range(50)]
+    response = admin.get("/memories")
+    assert len(response.content) < 150_000
+    assert "7,499 more characters" in response.text
+    whole = admin.get(f"/memories/{made[0].id}/delete").text
+    assert whole.count("word") == 1_600
+
+
 def test_nonsense_in_the_address_is_ignored(admin: TestClient, runtime: Runtime) -> None:
     """Unknown choices and pages count as not chosen."""
     remember(runtime, "I prefer tea", key="preference:tea")
@@ -132,11 +176,27 @@ def test_delete_and_undo_with_htmx(admin: TestClient, runtime: Runtime) -> None:
     """The same actions answer with the new table and a notice."""
     memory = remember(runtime, "I prefer tea", key="preference:tea")
     htmx = {"HX-Request": "true"}
-    deleted = admin.post(f"/memories/{memory.id}/delete", headers=htmx).text
+    deleted = admin.delete(f"/memories/{memory.id}?back=/memories%3Fq%3Dtea", headers=htmx).text
     assert "I prefer tea" not in deleted
+    assert "No memory matches" in deleted
     assert 'hx-swap-oob="true"' in deleted
     restored = admin.post(f"/memories/{memory.id}/undo", headers=htmx).text
     assert "I prefer tea" in restored
+
+
+def test_the_question_names_the_memory(admin: TestClient, runtime: Runtime) -> None:
+    """Before a delete the page, or the dialog, shows content and key, and where to go back."""
+    memory = remember(runtime, "I prefer tea", key="preference:tea")
+    address = f"/memories/{memory.id}/delete?back=/memories%3Fq%3Dtea"
+    page = admin.get(address).text
+    dialog = admin.get(address, headers={"HX-Request": "true"}).text
+    assert "<html" in page
+    assert "<html" not in dialog
+    for html in (page, dialog):
+        assert "I prefer tea" in html
+        assert "preference:tea" in html
+        assert 'href="/memories?q=tea"' in html
+    assert runtime.store.totals(None).total == 1
 
 
 def test_undo_onto_a_taken_slot_is_told(admin: TestClient, runtime: Runtime) -> None:
@@ -156,7 +216,10 @@ def test_the_switch_turns_memory_on_and_off(admin: TestClient, runtime: Runtime)
     admin.post("/settings/enabled", data={"value": "on"})
     assert "Memory is on." in admin.get("/memories").text
     assert runtime.settings.current.values.enabled
-    admin.post("/settings/enabled", data={"value": "off"})
+    assert admin.post("/settings/enabled", data={"value": "maybe"}).status_code == 422
+    assert runtime.settings.current.values.enabled
+    off = {"value": "off", "back": "/memories?q=tea"}
+    assert admin.post("/settings/enabled", data=off).headers["location"] == "/memories?q=tea"
     assert not runtime.settings.current.values.enabled
 
 
@@ -175,10 +238,34 @@ def test_a_pinned_switch_names_its_variable(tmp_path: Path) -> None:
     pinned.database.close()
 
 
+def test_an_unreadable_configuration_is_told(tmp_path: Path) -> None:
+    """While a setting cannot be read memory is off, and the page must not say otherwise."""
+    environ = {
+        "OMNIROUTE_DATA_DIR": str(tmp_path),
+        "OMNIROUTE_MEMORY_ENABLED": "true",
+        "OMNIROUTE_MEMORY_MAX_TOKENS": "lots",
+    }
+    broken = Runtime(environ=environ, authority=AdminKeyAuthority(ADMIN_KEY))
+    client = TestClient(create_app(broken))
+    html = client.post("/login", data={"key": ADMIN_KEY}).text
+    assert "Memory stays off" in html
+    assert "Memory is on." not in html
+    assert "OMNIROUTE_MEMORY_MAX_TOKENS" in html
+    broken.database.close()
+
+
 def test_a_fault_shows_in_the_bar(admin: TestClient, runtime: Runtime) -> None:
     """The health dot has words, and the reason as its title."""
     assert "healthy" in admin.get("/memories").text
     runtime.health.failed("memory.capture", ValueError("no room"))
     html = admin.get("/memories").text
-    assert "failing" in html
-    assert "memory.capture: no room" in html
+    assert "failing: memory.capture: no room" in html
+    assert 'id="health"' in admin.get("/memories", headers={"HX-Request": "true"}).text
+
+
+def test_results_are_announced(admin: TestClient, runtime: Runtime) -> None:
+    """One status line outside of the list says what the list now holds."""
+    remember(runtime, "I prefer tea", key="preference:tea")
+    assert '<p id="status" class="visually-hidden" role="status">' in admin.get("/memories").text
+    partial = admin.get("/memories?q=tea", headers={"HX-Request": "true"}).text
+    assert '<p id="status" hx-swap-oob="innerHTML">1 memory found</p>' in partial

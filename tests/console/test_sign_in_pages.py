@@ -1,5 +1,6 @@
 """Signing in to the console, and everything that tries to get around it."""
 
+import time
 from http.cookies import SimpleCookie
 
 import pytest
@@ -26,9 +27,20 @@ def test_partial_requests_are_redirected_whole(visitor: TestClient) -> None:
     assert response.headers["hx-redirect"] == "/login"
 
 
+def test_partial_requests_remember_the_page(visitor: TestClient) -> None:
+    """After signing in again one is back where the session ended."""
+    headers = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories?q=tea"}
+    response = visitor.get("/memories", headers=headers)
+    assert response.headers["hx-redirect"] == "/login?next=%2Fmemories%3Fq%3Dtea"
+
+
 def test_unknown_pages_tell_nothing_to_strangers(visitor: TestClient) -> None:
-    """Whether an address exists is for those who are signed in."""
+    """Whether an address exists is for those who are signed in, not for any cookie."""
     assert visitor.get("/no/such/page").status_code == 303
+    forged = {"cookie": f"{COOKIE}=forged"}
+    response = visitor.get("/no/such/page", headers=forged)
+    assert response.status_code == 303
+    assert response.headers["location"].startswith("/login?next=")
 
 
 def test_the_admin_key_opens_the_console(visitor: TestClient) -> None:
@@ -93,6 +105,16 @@ def test_a_forged_cookie_opens_nothing(visitor: TestClient, cookie: str) -> None
     headers = {"cookie": f"{COOKIE}={cookie}".encode()}
     response = visitor.get("/memories", headers=headers)  # type: ignore[arg-type] - raw bytes
     assert response.status_code == 303
+
+
+def test_an_old_cookie_opens_nothing(admin: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session ends by itself, whatever the browser keeps."""
+    cookie = admin.cookies[COOKIE]
+    later = time.time() + SESSION_S + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    response = admin.get("/memories", headers={"cookie": f"{COOKIE}={cookie}"})
+    assert response.status_code == 303
+    assert response.headers["location"].startswith("/login")
 
 
 def test_signing_out_ends_the_session(admin: TestClient) -> None:
