@@ -28,7 +28,10 @@ FLAGS: Final = (
     "--disable-sync",
 )
 # What the browser itself remarks on without anything being wrong.
-EXPECTED: Final = ("Failed to load resource: the server responded with a status of 4",)
+EXPECTED: Final = (
+    "Failed to load resource: the server responded with a status of 4",
+    "Failed to load resource: the server responded with a status of 503",
+)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -98,7 +101,7 @@ def sign_in(context: BrowserContext, remarks: list[str]) -> Page:
     page.on("console", lambda message: note(message.text))
     page.on("pageerror", lambda error: note(str(error)))
     page.goto("/")
-    page.get_by_label("Admin key of the proxy").fill(ADMIN_KEY)
+    page.get_by_label("LiteLLM admin key").fill(ADMIN_KEY)
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url("**/memories")
     return page
