@@ -166,6 +166,7 @@ class Learning:
             self._health.failed(EXTRACT, error)
             self._outbox.fail(claimed, error=type(error).__name__)
             return
+        self._health.succeeded(EXTRACT)
         self._health.count("memory.extraction.facts", len(facts))
         logger.debug("memory.extraction.stored", extra={"facts": len(facts)})
 

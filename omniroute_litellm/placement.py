@@ -55,10 +55,11 @@ def _is_listed(deployment: Deployment, extra: set[str], *, built_in: bool) -> bo
         return True
     for name in filter(None, (deployment.model, deployment.base_model)):
         whole = name.casefold()
-        bare = _SEPARATORS.split(whole)[-1]
-        if whole in extra or bare in extra:
+        # A name has parts: organisation, model, and a variant such as ``:free``.
+        parts = _SEPARATORS.split(whole)
+        if whole in extra or not extra.isdisjoint(parts):
             return True
-        if built_in and _is_refusing(bare):
+        if built_in and any(map(_is_refusing, parts)):
             return True
     return False
 

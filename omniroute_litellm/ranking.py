@@ -18,7 +18,7 @@ RRF_K: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class KeywordScore:
-    """BM25 of one document and the share of the query's weight that it matches, in [0, 1]."""
+    """BM25 of one document and the share of the query's terms that it holds, in [0, 1]."""
 
     score: float
     coverage: float
@@ -38,7 +38,6 @@ def bm25(
         term: math.log(1 + (documents - len(found) + 0.5) / (len(found) + 0.5))
         for term, found in postings.items()
     }
-    total = sum(weights.values())
     average = sum(lengths.values()) / len(lengths) if lengths else 1.0
     sums: dict[Item, list[float]] = {}
     for term, found in postings.items():
@@ -46,9 +45,9 @@ def bm25(
             norm = 1 - BM25_B + BM25_B * lengths[document] / max(average, 1.0)
             entry = sums.setdefault(document, [0.0, 0.0])
             entry[0] += weights[term] * (BM25_K1 + 1) / (1 + BM25_K1 * norm)
-            entry[1] += weights[term]
+            entry[1] += 1
     return {
-        document: KeywordScore(score, matched / total if total else 0.0)
+        document: KeywordScore(score, matched / len(postings))
         for document, (score, matched) in sums.items()
     }
 

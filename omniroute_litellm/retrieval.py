@@ -21,8 +21,11 @@ MAX_NEWEST: Final = 100
 LIST_DEPTH: Final = 20
 """How deep each list goes into the fusion (OmniRoute's MEMORY_VEC_TOP_K)."""
 MAX_PROFILE: Final = 200
-KEYWORD_FLOOR: Final = 0.1
-"""The least share of the query's weight that a keyword match must cover."""
+KEYWORD_FLOOR: Final = 0.05
+"""The least share of the query's terms that a match must hold: one in twenty.
+
+Counted, not weighted: a term that every memory holds weighs nothing and is still the topic.
+"""
 MAX_QUERY_CHARACTERS: Final = 8_000
 _SMALLEST_LINE_TOKENS: Final = 2
 

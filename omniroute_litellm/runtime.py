@@ -17,7 +17,7 @@ from omniroute_litellm import __version__
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.extraction.extractor import Extractor
 from omniroute_litellm.health import Health
-from omniroute_litellm.learning import EXTRACT, Learning
+from omniroute_litellm.learning import Learning
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.outbox import Outbox
 from omniroute_litellm.paths import DATABASE_NAME, data_directory
@@ -50,6 +50,7 @@ _READERS: Final = 4
 _MAX_DEADLINE_DIGITS: Final = 9
 TRACES: Final = "memory.traces"
 HEARTBEAT: Final = "memory.heartbeat"
+OUTBOX: Final = "memory.outbox"
 PURGE: Final = "memory.purge"
 
 
@@ -161,7 +162,7 @@ class Runtime:
         try:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 await self.run_write(self.learning.flush)
-                await self._attempt(EXTRACT, self._drain)
+                await self._attempt(OUTBOX, self._drain)
                 await self._attempt(TRACES, self.traces.flush)
                 await self._attempt(HEARTBEAT, self._leave)
         except TimeoutError:
@@ -188,7 +189,7 @@ class Runtime:
     async def _learn_until(self, ends: float) -> None:
         """Extract what waits, and what comes in, until a moment of the monotonic clock."""
         while (left := ends - time.monotonic()) > 0:
-            if await self._attempt(EXTRACT, self.learning.work):
+            if await self._attempt(OUTBOX, self.learning.work):
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):

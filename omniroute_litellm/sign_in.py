@@ -107,11 +107,14 @@ class SignIn:
         ThrottledError after too many wrong ones from the same client.
         """
         self._require_patience(client)
+        # Counted before the answer is known: tries that run at once must not all pass first.
+        self._note_try(client)
         try:
             principal = await self.by_key(key)
         except UnauthenticatedError:
-            self._note_failure(client)
+            logger.warning("console.sign_in.refused")
             raise
+        self._forgive_try(client)
         if not principal.is_admin:
             message = "the console needs the key of a proxy admin"
             raise ForbiddenError(message)
@@ -148,7 +151,8 @@ class SignIn:
                 self._link_token = expected
                 expected = None
         if expected is None:
-            self._note_failure(client)
+            self._note_try(client)
+            logger.warning("console.sign_in.refused")
             message = "the sign-in link was used already or is not from this start"
             raise UnauthenticatedError(message)
         return self._new_cookie()
@@ -178,13 +182,18 @@ class SignIn:
                 message = "too many wrong keys; try again later"
                 raise ThrottledError(message, retry_after_s=max(1, round(wait_s)))
 
-    def _note_failure(self, client: str) -> None:
+    def _note_try(self, client: str) -> None:
         with self._lock:
             self._failures.setdefault(client, deque(maxlen=MAX_FAILURES)).append(self._timer())
             self._failures.move_to_end(client)
             while len(self._failures) > _MAX_CLIENTS:
                 self._failures.popitem(last=False)
-        logger.warning("console.sign_in.refused")
+
+    def _forgive_try(self, client: str) -> None:
+        with self._lock:
+            tries = self._failures.get(client)
+            if tries:
+                tries.pop()
 
 
 class AdminKeyAuthority:

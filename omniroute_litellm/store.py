@@ -118,7 +118,7 @@ class KeywordHit:
     """A memory that the keyword index found.
 
     ``score`` is BM25 with the document frequencies of the scope itself, higher is better;
-    ``coverage`` the share of the query's weight that the memory matches, in [0, 1].
+    ``coverage`` the share of the query's terms that the memory holds, in [0, 1].
     """
 
     memory: Memory

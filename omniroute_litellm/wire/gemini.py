@@ -21,7 +21,7 @@ class GeminiFormat:
 
     def items(self, body: Body) -> Sequence[object]:
         """Return the contents."""
-        return as_list(body.get("contents"))
+        return _listed(body.get("contents"))
 
     def preamble(self, body: Body) -> object:
         """Return the instruction and the tools."""
@@ -30,12 +30,16 @@ class GeminiFormat:
     def prose(self, item: object) -> str | None:
         """Return the prose of a user content; one without a role is the user's, too."""
         content = as_mapping(item)
-        return newest_prose(content.get("parts")) if content.get("role", "user") == "user" else None
+        return (
+            newest_prose(_listed(content.get("parts")))
+            if content.get("role", "user") == "user"
+            else None
+        )
 
     def contains(self, body: Body, block: str) -> bool:
         """Tell whether this very block stands in the instruction or the contents already."""
         entries = [*(body.get(name) for name in _INSTRUCTION_NAMES), *self.items(body)]
-        return any(holds(as_mapping(entry).get("parts"), block) for entry in entries)
+        return any(holds(_listed(as_mapping(entry).get("parts")), block) for entry in entries)
 
     def place_leading(self, body: Body, block: str, form: BlockForm) -> dict[str, object]:
         """Return the instruction with the block as its first part, or a user content in front."""
@@ -47,13 +51,19 @@ class GeminiFormat:
         if isinstance(given, str):
             return {name: {"parts": [part, {"text": given}]}}
         instruction = as_mapping(given)
-        return {name: {**instruction, "parts": [part, *as_list(instruction.get("parts"))]}}
+        return {name: {**instruction, "parts": [part, *_listed(instruction.get("parts"))]}}
 
     def place_behind(self, body: Body, blocks: Mapping[int, str]) -> dict[str, object]:
         """Return new contents with each block behind the human part of its content."""
         contents = list(self.items(body))
         for at, block in blocks.items():
             content = as_mapping(contents[at])
-            parts = with_block_behind(content.get("parts"), block, part={"text": block})
+            given = _listed(content.get("parts"))
+            parts = with_block_behind(given, block, part={"text": block})
             contents[at] = {**content, "parts": parts}
         return {"contents": contents}
+
+
+def _listed(value: object) -> Sequence[object]:
+    """Return a list as it is and one object as a list of it: the format takes both."""
+    return [as_mapping(value)] if isinstance(value, Mapping) else as_list(value)
