@@ -66,4 +66,5 @@ class GeminiFormat:
 
 def _listed(value: object) -> Sequence[object]:
     """Return a list as it is and one object as a list of it: the format takes both."""
-    return [as_mapping(value)] if isinstance(value, Mapping) else as_list(value)
+    single = as_mapping(value)
+    return [single] if single else as_list(value)
