@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from omniroute_litellm.types import Category, MemoryType, Polarity
@@ -13,50 +13,56 @@ TYPE_OF: Final[Mapping[Category, MemoryType]] = {
     Category.PATTERN: MemoryType.FACTUAL,
 }
 
-FLAGS: Final = re.IGNORECASE
+
+def phrase(expression: str) -> re.Pattern[str]:
+    """Compile an expression in which a blank stands for any run of white space.
+
+    Every expression of a language is made by this, and must match in linear time: bounded
+    repetition, no nested quantifiers.
+    """
+    return re.compile(expression.replace(" ", r"\s{1,20}"), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """One way to state a fact.
 
-    ``expression`` is matched at the start of a clause; its group ``object`` is the capture. It
-    must match in linear time: bounded repetition, no nested quantifiers.
+    ``expression`` is matched at the start of a clause; its group ``object`` is the capture.
     """
 
     id: str
     category: Category
     polarity: Polarity
-    expression: str
-    compiled: re.Pattern[str] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "compiled", re.compile(self.expression, FLAGS))
+    expression: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
     """The patterns of a language and the words around them that change what they mean.
 
-    Every field but ``name``, ``patterns`` and ``short_names`` is a regular expression:
-    ``abbreviation`` ends a text before a dot that ends no sentence; ``boundary`` separates two
-    clauses; ``opening`` is what may stand before a statement without changing it; ``closing``
-    what may follow it; ``not_a_fact`` anywhere in a sentence takes its facts away; ``no_object``
-    is a whole capture that names nothing; ``past`` a first word that tells of the past;
-    ``self_talk`` anywhere in a sentence of the assistant takes its facts away, as do the
-    captures of ``self_talk_object`` per category; ``speech`` opens a quotation that speaks.
+    ``abbreviation`` ends a text before a dot that ends no sentence, unless ``first_person``
+    follows; ``boundary`` separates two clauses, unless all before it is ``fronted``; ``opening``
+    is what may stand before a statement without changing it; ``closing`` what may follow it.
+
+    ``not_a_fact`` anywhere in a sentence takes its facts away; ``no_object`` is a whole capture
+    that names nothing; ``first_person`` in a quotation makes it somebody else's; ``dictation``
+    ends where a text begins that is given to be worked on.
+
+    ``self_talk`` anywhere in a sentence of the assistant takes its facts away, as do captures
+    that begin with the ``self_talk_object`` of their category.
     """
 
     name: str
     patterns: tuple[Pattern, ...]
-    abbreviation: str
-    boundary: str
-    opening: str
-    closing: str
-    not_a_fact: str
-    no_object: str
-    past: str
-    self_talk: str
-    self_talk_object: Mapping[Category, str]
-    speech: str
+    abbreviation: re.Pattern[str]
+    boundary: re.Pattern[str]
+    fronted: re.Pattern[str]
+    opening: re.Pattern[str]
+    closing: re.Pattern[str]
+    not_a_fact: re.Pattern[str]
+    no_object: re.Pattern[str]
+    first_person: re.Pattern[str]
+    dictation: re.Pattern[str]
+    self_talk: re.Pattern[str]
+    self_talk_object: Mapping[Category, re.Pattern[str]]
     short_names: frozenset[str]

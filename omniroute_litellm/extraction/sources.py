@@ -13,11 +13,17 @@ _MAX_SCANNED: Final = 4 * MAX_CHARACTERS
 HOLE: Final = "\ufffc"
 """Stands where something was cut out of a line, so that no clause closes over the gap."""
 
-_FENCE: Final = re.compile(r"[ \t]{0,3}(?:[-*]\s)?(`{3,}|~{3,})")
-_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w.:-]{0,80})(?:\s[^<>]{0,500})?>")
+_FENCE: Final = re.compile(
+    r"[ \t]{0,40}(?:(?:[-*+]|\d{1,3}[.)])[ \t]{1,4})?(?:(`{3,})(?=[^`]*$)|(~{3,}))[ \t\r]*(.?)"
+)
+_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w.:-]{0,80})(?:\s[^<>]{0,500})?(?<!/)>")
 _COMMENT: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_INLINE_CODE: Final = re.compile(r"(`{1,2})(?!`)[^`\n]{1,500}\1")
+_INLINE_CODE: Final = re.compile(r"(`{1,3})(?!`)[^`\n]{1,2000}\1")
 _QUOTED_LINE: Final = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
+_MARKS: Final = "*#_: "
+_LIST_ITEM: Final = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s")
+_NEAR: Final = 100
+"""So many characters before a section are looked at for words on the same line."""
 _NOT_NEWLINE: Final = re.compile(r"[^\n]")
 
 Span = tuple[int, int]
@@ -27,8 +33,8 @@ def spoken_prose(text: str) -> str:
     """Blank out what nobody said; the length and every offset stay.
 
     Only the last 64 KiB are kept, so offsets count from there for a longer text. Fenced code,
-    quoted lines, comments, tagged sections and our memory block become blanks, inline code
-    becomes HOLE characters.
+    quoted lines, comments, tagged sections and our memory block become blanks; what is cut out of
+    the inside of a line, such as inline code, becomes HOLE characters.
     """
     prose = text[-_MAX_SCANNED:]
     prose = _blank(prose, _fences(prose))
@@ -50,28 +56,37 @@ def _blank(text: str, spans: list[Span]) -> str:
         return text
     parts: list[str] = []
     at = 0
+    filler = " "
     for start, end in spans:
         if end <= at:
             continue
-        parts.append(text[at : max(at, start)])
-        parts.append(_NOT_NEWLINE.sub(" ", text[max(at, start) : end]))
+        if start > at:
+            line = text[max(at, start - _NEAR) : start].rpartition("\n")[2]
+            filler = HOLE if line.strip() else " "
+            parts.append(text[at:start])
+        parts.append(_NOT_NEWLINE.sub(filler, text[max(at, start) : end]))
         at = end
     parts.append(text[at:])
     return "".join(parts)
 
 
 def _fences(text: str) -> list[Span]:
-    """Return fenced code; a fence that is never closed reaches to the end."""
+    """Return fenced code; a fence that is never closed reaches to the end.
+
+    Nothing may stand behind a closing fence.
+    """
     spans: list[Span] = []
     opened: tuple[int, str] | None = None
     at = 0
     for line in text.splitlines(keepends=True):
         match = _FENCE.match(line)
-        if match and opened is None:
-            opened = (at, match[1])
-        elif match and opened is not None and match[1].startswith(opened[1]):
-            spans.append((opened[0], at + len(line)))
-            opened = None
+        if match:
+            fence = match[1] or match[2]
+            if opened is None:
+                opened = (at, fence)
+            elif fence.startswith(opened[1]) and not match[3]:
+                spans.append((opened[0], at + len(line)))
+                opened = None
         at += len(line)
     if opened is not None:
         spans.append((opened[0], len(text)))
@@ -81,7 +96,8 @@ def _fences(text: str) -> list[Span]:
 def _tagged(text: str) -> list[Span]:
     """Return the outermost sections between a tag and its end tag.
 
-    A tag that is never closed hides nothing: ``List<String>`` is not a section.
+    A tag that is never closed hides nothing: ``List<String>`` is not a section. One with a name
+    of several words at the start of a line, as agents write them, hides all that follows.
     """
     opened: dict[str, list[int]] = {}
     spans: list[Span] = []
@@ -94,11 +110,21 @@ def _tagged(text: str) -> list[Span]:
             while spans and spans[-1][0] >= start:
                 spans.pop()
             spans.append((start, match.end()))
+    unclosed = [
+        start
+        for name, starts in opened.items()
+        if "-" in name or "_" in name
+        for start in starts
+        if text[max(0, start - 1) : start] in {"", "\n"}
+    ]
+    if unclosed:
+        cut = min(unclosed)
+        spans = [*(span for span in spans if span[0] < cut), (cut, len(text))]
     return spans
 
 
 def _memory_blocks(text: str) -> list[Span]:
-    """Return our own blocks: the heading and the framing and list lines that follow it."""
+    """Return our own blocks: the heading and the framing, list and empty lines that follow it."""
     if HEADING not in text:
         return []
     spans: list[Span] = []
@@ -106,11 +132,9 @@ def _memory_blocks(text: str) -> list[Span]:
     at = 0
     for line in text.splitlines(keepends=True):
         bare = line.strip()
-        if bare == HEADING:
-            if start is not None:
-                spans.append((start, at))
-            start = at
-        elif start is not None and not (bare == FRAMING or bare.startswith("- ")):
+        if bare.strip(_MARKS) == HEADING.strip(_MARKS):
+            start = at if start is None else start
+        elif start is not None and bare not in ("", FRAMING) and not _LIST_ITEM.match(bare):
             spans.append((start, at))
             start = None
         at += len(line)

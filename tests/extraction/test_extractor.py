@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omniroute_litellm.extraction.extractor import MAX_CONTENT, Extractor
 from omniroute_litellm.extraction.keys import MAX_SLUG, slug
 from omniroute_litellm.extraction.screens import Drop, Keep, Verdict
-from omniroute_litellm.extraction.sources import MAX_CHARACTERS, has_prose, spoken_prose
+from omniroute_litellm.extraction.sources import MAX_CHARACTERS
 from omniroute_litellm.types import Fact, Speaker
 
 EXTRACTOR: Final = Extractor()
@@ -152,42 +152,3 @@ def timed(text: str) -> float:
     started = time.perf_counter()
     EXTRACTOR.extract(text, speaker=Speaker.USER)
     return time.perf_counter() - started
-
-
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("a ```\nx", "a ``` x"),
-        ("a\n```py\nx\n```\nb", "a b"),
-        ("a\n~~~\nx\n```\ny\n~~~\nb", "a b"),
-        ("a\n```\nx", "a"),
-        ("a\n> x\nb", "a b"),
-        ("<t>x</t> a", "a"),
-        ("<t a='1'>x <t>y</t> z</t> a", "a"),
-        ("<a><b>x</b></a> c", "c"),
-        ("List<String> a", "List<String> a"),
-        ("a < b and b > c", "a < b and b > c"),
-        ("x <!-- y --> z", "x z"),
-        ("x <!-- y", "x"),
-        ("a\nMemory context:\n- x\n- y\nb", "a b"),
-        ("<user_instructions>\nx\n</user_instructions>\na", "a"),
-    ],
-)
-def test_what_nobody_spoke_is_blank(text: str, kept: str) -> None:
-    """Code, quotes, sections, comments and our block go; every offset stays."""
-    prose = spoken_prose(text)
-    assert " ".join(prose.split()) == kept
-    assert len(prose) == len(text)
-    assert [at for at, char in enumerate(prose) if char == "\n"] == [
-        at for at, char in enumerate(text) if char == "\n"
-    ]
-
-
-def test_the_end_of_a_long_text_is_kept() -> None:
-    """What was said last counts, also behind a section that began long before."""
-    section = "<log>" + "x" * (2 * MAX_CHARACTERS) + "</log> I prefer tea."
-    prose = spoken_prose(section)
-    assert len(prose) == MAX_CHARACTERS
-    assert prose.strip() == "I prefer tea."
-    assert has_prose(prose)
-    assert not has_prose(spoken_prose("`code`"))
