@@ -86,7 +86,7 @@ def _facts(language: Language, prose: str, speaker: Speaker) -> Iterator[Fact]:
     prose = _own_words(language, prose)
     for start, end in _sentences(language, prose):
         sentence = prose[start:end]
-        if language.not_a_fact.search(sentence):
+        if sentence.isspace() or language.not_a_fact.search(sentence):
             continue
         if speaker is Speaker.ASSISTANT and language.self_talk.search(sentence):
             continue
