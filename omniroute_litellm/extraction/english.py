@@ -32,13 +32,17 @@ _HOW: Final = (
     "just|also|still|do) ){0,2}"
 )
 _OFTEN: Final = "(?:usually|always|typically|often|frequently|regularly|generally|normally|mostly)"
-_NEVER: Final = "never(?: ever)?"
+_NEVER: Final = "never(?:,? ever)?"
 _PAST: Final = (
     "(?:(?!(?:need|feed|embed|speed|seed|proceed|exceed|succeed|bleed|shed|wed|heed|weed|breed)\\b)"
     "\\w{2,30}ed|was|were|had|did|got|went|said|thought|knew|felt|saw|heard|meant|understood|made|"
     "took|came|been|found|told|kept|wrote|gave|bought|learnt|lost|ate|drank|ran|drove|spoke|chose|"
     "began|broke|brought|built|caught|fell|flew|forgot|grew|held|left|met|paid|rode|sang|sat|sent|"
     "slept|sold|spent|stood|swam|taught|threw|woke|won|wore)\\b"
+)
+_SCOPE: Final = (
+    "(?:as an?|for|on|at|in|every|during|with|without|when|whenever|while|since|outside|within)"
+    "(?: (?!(?:I|we|my|our|you|he|she|they|it)\\b)[\\w.#+/&'’-]{1,30}){1,5}"
 )
 _OBJECT: Final = "(?P<object>\\S.*)"
 _LIKED: Final = (
@@ -50,7 +54,7 @@ _HABIT: Final = f"(?!{_PAST}){_OBJECT}"
 
 def _pattern(name: str, category: Category, expression: str, *, denies: bool = False) -> Pattern:
     polarity = Polarity.NEGATIVE if denies else Polarity.POSITIVE
-    return Pattern(f"en.{name}", category, polarity, phrase(expression))
+    return Pattern(f"en.{name}", category, polarity, phrase(f"(?:{_SCOPE},? )?{expression}"))
 
 
 def _prefers(name: str, expression: str, *, denies: bool = False) -> Pattern:
@@ -167,40 +171,44 @@ ENGLISH: Final = Language(
         "|,? (?=so (?!(?:much|many|far|on|forth|called|well)\\b))"
         "| [-–—]{1,3} |[;—]| \\("
     ),
-    fronted=phrase(f"\\W{{0,9}}(?:(?:and|but|so|well) )?{_OFTEN}"),
+    fronted=phrase(f"\\W{{0,9}}(?:(?:and|but|so|well) )?(?:{_OFTEN}|{_SCOPE})"),
     opening=phrase(
         r"(?:[-*+•–]|\d{1,2}[.)]|\[[\sx]?\]) "
         r"|(?:and|but|so|well|ok|okay|yes|yeah|yep|no|nope|also|actually|honestly|personally|btw|"
         r"by the way|fyi|fwiw|ps|p\.s\.|hi|hey|hello|(?:please )?(?:note|remember) that|remember|"
         r"note|update|important|one more thing|about me|preferences?|keep in mind that|"
-        r"for the record|in general|generally speaking|as for me|to be honest|tbh|in my opinion|"
-        r"imo|imho|now|then|because|since|as a rule|oh|hmm|look|besides|moreover|however|for me|"
-        r"at work|at home|for this project|in this project|these days|nowadays|i think|just|"
-        r"as you know|sure|great|thanks|although|though|or|while|cool|right)[,:]? "
+        r"for (?:the record|example|instance|me)|in (?:general|fact|short|addition|any case)|"
+        r"generally speaking|as for me|as a rule|as you know|after all|on the other hand|"
+        r"to be honest|tbh|in my opinion|imo|imho|now|then|because|since(?= (?:I|we)\b)|oh|hmm|"
+        r"look|besides|moreover|however|these days|nowadays|i think|just|sure|great|thanks|"
+        r"although|though|or|while(?= (?:I|we)\b)|cool|right)[,:]? "
     ),
     closing=phrase(
         "(?:,? (?:please|thanks|thank you|btw|lol|haha|tbh|imo|imho|anyways?|you know|by the way|"
-        "though|too|as well|instead|then)){1,3}$"
+        "though|too|as well|instead|then|ok|okay|alright)){1,3}$"
     ),
     not_a_fact=phrase(
         f"\\b(?:if|unless|suppose|supposing|imagine|pretend|assuming|let{_A}?s say|would|"
         f"wouldn{_A}?t|whether|hypothetically|used to|wish|role-?play|maybe|perhaps|might|"
-        "supposedly|allegedly|apparently|yeah right|(?:told|tells) me|thinks|believes|claims|says|"
-        "insists|reckons|argues|"
+        "supposedly|allegedly|apparently|according to|yeah right|(?:told|tells) me|thinks|believes|"
+        "claims|says|insists|reckons|argues|"
         r"(?<!\bI\s)(?<!ve\s)(?<!that\s)(?<!being\s)(?:said|wrote|claimed|insisted|argued))\b"
         r"|(?<!\S)/s(?!\S)"
     ),
     no_object=phrase(
         f"(?:(?:\\w{{1,30}} )?(?:{_PRONOUN}|him|her|you|us|me|so)|not|both|either|neither|one|any|"
         "some|none|all|everything|nothing|anything|something|the same|later|tomorrow|soon|"
-        "(?:this|that|the other|the first|the second|the last) one|"
+        "(?:this|that) one|the (?:first|second|third|last|other|former|latter)(?: one)?|"
         f"(?:do|did|have|can|will|am|are|could|should|must)|(?:do|did|have|ca|wo|could)n?{_A}?t)"
         "(?: (?:too|better|more|most|best|less|a lot|very much|so much|much|now|here|there|"
         "instead|either|all|again|anymore|as well|then|of (?:it|them|that|those)|for now|today|"
         "yet)){0,3}"
         f"|(?:\\w{{1,30}} )?{_PRONOUN} (?:for|in|on|as|at|over|to|with|from|than|by|until) .*"
-        "|(?:this|that|these|those|your) [\\w-]{1,40}"
-        "|(?:whatever|whichever)\\b.*"
+        "|(?:\\w{1,30} )?(?:this|that|these|those|your) [\\w-]{1,40}"
+        "|(?:what|how|where|the way) (?:you|this|that|it|these)\\b.*"
+        "|option \\w{1,3}|(?:whatever|whichever)\\b.*"
+        "|(?:get|getting|see|seeing|hit|hitting|receive|run into|end up with) .{0,100}"
+        "\\b(?:errors?|exceptions?|timeouts?|warnings?|crash(?:es)?|fail(?:s|ures?)?)\\b.*"
     ),
     first_person=phrase(r"\b(?:I|we|my)\b"),
     dictation=phrase(
@@ -220,7 +228,7 @@ ENGLISH: Final = Language(
         Category.DECISION: phrase(
             r"(?:an?|the|this|that|these|those|your|my|our|some|both|another|each|one|two|three|"
             r"several|multiple|option|approach|plan|version|method|strategy|variant|solution)\b"
-            r"|.{0,200}?\b(?:tool|tools|command|function call|subagent|to \w+)\b"
+            r"|.{0,200}?\b(?:tool|tools|command|function call|subagent|here|above|below|to \w+)\b"
             r"|(?:grep|bash|sed|awk|ripgrep|rg|curl|cat|ls|find|read|edit|write|glob|git|shell)\b"
             r"|(?:todo|web|multi|notebook|bash|task)(?:read|write|edit|search|fetch|output)\b"
             r"|[a-z]{1,20}_\w"
@@ -228,7 +236,7 @@ ENGLISH: Final = Language(
             r"rename|replace|run|skip|split|start|update|use an?|write)\b"
         ),
         Category.PREFERENCE: phrase(
-            r"(?:your|how|the way|that|this|where|what|being|(?:not )?to|help|helping|hearing|"
+            r"(?:your|our|how|the way|that|this|where|what|being|(?:not )?to|help|helping|hearing|"
             r"seeing|answering|chatting|talking|working (?:with|on)|solving|exploring|discussing|"
             r"learning|making|giving|providing|sharing|guessing|speculat\w{1,5}|assum\w{1,7}|"
             r"questions?|(?:the|a) (?:idea|direction|approach|sound|structure|plan|suggestion|"
@@ -239,7 +247,7 @@ ENGLISH: Final = Language(
             r"advise|store|remember|share|access|have access|improving|check|double-check|verify|"
             r"start|begin|explain|see|look|read|ask|answer|respond|reply|provide|give|offer|follow|"
             r"assume|consider|think|prefer|keep|make|ensure|tell|say|sleep|forget|get|find|"
-            r"encounter|be)\b"
+            r"encounter|appreciate|lie|judge|be)\b"
         ),
     },
     short_names=frozenset(

@@ -161,6 +161,21 @@ FACTS: Final = [
     ("We frequently pair on hard bugs.", "pattern:pair_on_hard_bugs", True),
     ("We regularly rotate keys.", "pattern:rotate_keys", True),
     ("I always speed up videos.", "pattern:speed_up_videos", True),
+    ("For Python I prefer ruff.", "preference:ruff", True),
+    ("For Python, I prefer ruff.", "preference:ruff", True),
+    ("As a developer I prefer Linux.", "preference:linux", True),
+    ("As a vegetarian, I never eat meat.", "pattern:eat_meat", False),
+    ("On weekends I usually hike.", "pattern:hike", True),
+    ("At work I usually use Windows.", "pattern:use_windows", True),
+    ("When coding, I prefer silence.", "preference:silence", True),
+    ("For this project we'll use Postgres.", "decision:postgres", True),
+    ("I never, ever push on Fridays.", "pattern:push_on_fridays", False),
+    ("I prefer a/b testing.", "preference:a_b_testing", True),
+    ("I prefer 4 spaces.", "preference:4_spaces", True),
+    ("I love rock'n'roll.", "preference:rock_n_roll", True),
+    ("I hate it when tests are flaky.", "preference:it_when_tests_are_flaky", False),
+    ("I usually have lunch at 12:30.", "pattern:have_lunch_at_12_30", True),
+    ("I’ve decided to go with Astro 4.0.", "decision:go_with_astro_4_0", True),
 ]
 
 # sentence, the contents that it states.
@@ -225,6 +240,15 @@ INSIDE: Final[list[tuple[str, list[str]]]] = [
     ("I prefer vite.config.ts over flags.", ["I prefer vite.config.ts over flags"]),
     ("I prefer Node.js.", ["I prefer Node.js"]),
     ("I prefer C++ and I avoid Perl.", ["I prefer C++", "I avoid Perl"]),
+    ("I prefer German answers, ok.", ["I prefer German answers"]),
+    ("In case it helps, I prefer tabs.", ["I prefer tabs"]),
+    ("In general, I prefer REST.", ["I prefer REST"]),
+    ("On the other hand, I love tea.", ["I love tea"]),
+    ("Since I prefer tea, please skip the coffee.", ["I prefer tea"]),
+    ("While I love Go, I avoid C.", ["I love Go", "I avoid C"]),
+    ("I don't like Python, I prefer Go.", ["I don't like Python", "I prefer Go"]),
+    ("Can you fix a.py? I always use type hints.", ["I always use type hints"]),
+    ("I love 'The Wire'.", ["I love 'The Wire'"]),
 ]
 
 NOT_FACTS: Final = [
@@ -351,6 +375,27 @@ NOT_FACTS: Final = [
     "```js\nfoo\n```ts\nI prefer tabs.\n```",
     "I decided.",
     "I prefer 🙂",
+    "I always get this error.",
+    "I always get an error when I run the tests.",
+    "I usually get a timeout here.",
+    "I'm always getting strange exceptions.",
+    "I like what you did.",
+    "I like where this is going.",
+    "I'll pick the second.",
+    "I'll go with option B.",
+    "According to Bob, I never listen.",
+    "Before I went with Redis, I tested.",
+    "After I chose Go I was happy.",
+    "In his opinion he said I never listen.",
+    "I doubt I'll use Go.",
+    "I hope I'll use Go.",
+    "I don't know which I prefer.",
+    "I am not saying I never drink.",
+    "I neither like nor hate Go.",
+    "Subject: I prefer tea",
+    '"I always lie," he said.',
+    "I always lie, she claims.",
+    "What if I prefer tea",
 ]
 
 SELF_TALK: Final = [
@@ -401,6 +446,16 @@ SELF_TALK: Final = [
     "I typically see this error with old drivers.",
     "Here is a draft email:\n\nHi Bob,\nI prefer Tuesdays.",
     "Here's the translation: I love tea.",
+    "I'll use async/await here.",
+    "I enjoy our conversations.",
+    "I always appreciate feedback.",
+    "I never judge.",
+    "As an AI assistant, I always aim for clarity.",
+    "I'll use a subagent.",
+    "I'll pick up where we left off.",
+    "I'll switch to the main branch.",
+    "We'll use a hash map.",
+    "I like it.",
 ]
 
 
