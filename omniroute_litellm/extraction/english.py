@@ -166,7 +166,7 @@ ENGLISH: Final = Language(
     # A colon is no boundary: what follows it is often not said but shown.
     boundary=phrase(
         f"[,;] (?:(?:and|or|so|but|then|which) )?(?={_SUBJECT}|{_ASKING})"
-        f"|,? (?:and|or|so|then|while) (?={_SUBJECT}|{_REQUEST})"
+        f"|,? (?:and|or|so|then|while) (?={_SUBJECT}|{_REQUEST}|{_SCOPE},? {_I}\\b)"
         "|,? (?=(?:but|because|although|though|since|whereas|even though|cause|however)\\b)"
         "|,? (?=so (?!(?:much|many|far|on|forth|called|well)\\b))"
         "| [-–—]{1,3} |[;—]| \\("

@@ -249,6 +249,16 @@ INSIDE: Final[list[tuple[str, list[str]]]] = [
     ("I don't like Python, I prefer Go.", ["I don't like Python", "I prefer Go"]),
     ("Can you fix a.py? I always use type hints.", ["I always use type hints"]),
     ("I love 'The Wire'.", ["I love 'The Wire'"]),
+    (
+        "In Python I never use tabs and in Go I always run gofmt.",
+        ["In Python I never use tabs", "in Go I always run gofmt"],
+    ),
+    ("Rewrite this:\n```py\nx = 1\n```\nI prefer short code.", ["I prefer short code"]),
+    ("I prefer https://example.org/x?y=1.", ["I prefer https://example.org/x?y=1"]),
+    (
+        "We will use Next.js, Tailwind CSS, and tRPC.",
+        ["We will use Next.js, Tailwind CSS, and tRPC"],
+    ),
 ]
 
 NOT_FACTS: Final = [
