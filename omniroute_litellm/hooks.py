@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -89,6 +89,23 @@ class OmniRouteHandler(CustomLogger):
             return None
         self.runtime.traces.record(state)
         return state.receipt().headers()
+
+    async def async_post_call_streaming_iterator_hook(
+        self,
+        user_api_key_dict: Any,
+        response: AsyncIterable[Any],
+        request_data: dict[str, Any],
+    ) -> AsyncGenerator[Any, None]:
+        """Note whether a stream got to its end. Every chunk, and every error, passes as it is."""
+        state = self.runtime.states.find(request_data.get("litellm_call_id"))
+        is_whole = False
+        self.runtime.stream_began(state)
+        try:
+            async for chunk in response:
+                yield chunk
+            is_whole = True
+        finally:
+            self.runtime.stream_ended(state, is_whole=is_whole)
 
     @guarded
     async def async_log_success_event(

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum, auto
 from typing import Final
 
 from omniroute_litellm.identity import MemoryMode
@@ -19,13 +20,22 @@ from omniroute_litellm.types import OwnerId, SessionId, TraceId
 MAX_REMEMBERED: Final = 1_000
 
 
+class Delivery(Enum):
+    """How much of the answer has reached the client. What is not streamed counts as whole."""
+
+    WHOLE = auto()
+    UNDER_WAY = auto()
+    CUT_OFF = auto()
+
+
 @dataclass(slots=True)
 class RequestState:
     """One request: who it is for, what it may do, and what memory did so far.
 
     ``settings`` are those at its start, so that a change in between cannot tear a request apart.
     ``outcome`` and ``reason`` hold what is certain so far; ``block`` is empty until retrieval
-    found something.
+    found something. ``answer`` waits there while a stream is under way: only its end tells
+    whether all of it was delivered.
     """
 
     id: TraceId
@@ -42,6 +52,8 @@ class RequestState:
     trace: RetrievalTrace | None = None
     block: str = ""
     form: BlockForm | None = None
+    delivery: Delivery = Delivery.WHOLE
+    answer: str | None = None
     is_recalled: bool = False
     is_captured: bool = False
     is_recorded: bool = False

@@ -24,7 +24,7 @@ from omniroute_litellm.paths import DATABASE_NAME, data_directory
 from omniroute_litellm.probe import StoreProbe
 from omniroute_litellm.recall import SETTINGS, Recall
 from omniroute_litellm.receipt import Outcome
-from omniroute_litellm.request_state import RequestState, RequestStates
+from omniroute_litellm.request_state import Delivery, RequestState, RequestStates
 from omniroute_litellm.retrieval import Retriever
 from omniroute_litellm.sign_in import KeyAuthority, SignIn
 from omniroute_litellm.sqlite import Database
@@ -94,6 +94,7 @@ class Runtime:
             clock=clock,
         )
         self._task: asyncio.Task[None] | None = None
+        self._captures: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._is_closed = False
 
@@ -121,8 +122,32 @@ class Runtime:
             self._run(), name="omniroute-memory", context=contextvars.Context()
         )
 
+    def stream_began(self, state: RequestState | None) -> None:
+        """Note that the answer goes out in pieces from now on."""
+        if state is not None:
+            state.delivery = Delivery.UNDER_WAY
+
+    def stream_ended(self, state: RequestState | None, *, is_whole: bool) -> None:
+        """Note whether all of a stream was delivered; capture what waited for its end."""
+        if state is None:
+            return
+        state.delivery = Delivery.WHOLE if is_whole else Delivery.CUT_OFF
+        if state.answer is not None:
+            task = asyncio.get_running_loop().create_task(self.capture(state, state.answer))
+            self._captures.add(task)  # the loop itself holds tasks by weak references alone
+            task.add_done_callback(self._captures.discard)
+
     async def capture(self, state: RequestState, answer: str) -> None:
-        """Write an answered exchange to the outbox and wake the extraction."""
+        """Write an answered exchange to the outbox and wake the extraction.
+
+        Of an answer that was cut off nothing is learned: half a sentence may say the opposite.
+        """
+        if state.delivery is Delivery.UNDER_WAY:
+            state.answer = answer
+            return
+        if state.delivery is Delivery.CUT_OFF:
+            self.health.count("memory.capture.cut_off")
+            answer = ""
         if await self.run_write(lambda: self.learning.capture(state, answer)):
             self._wake.set()
 

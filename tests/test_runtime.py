@@ -246,6 +246,33 @@ async def test_what_is_said_is_learned(running: Runtime) -> None:
     assert set(contents(running)) == {"I prefer tea", "I love jazz"}
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("is_event_first", [True, False])
+async def test_a_stream_is_learned_from_at_its_end(
+    running: Runtime, is_event_first: bool, is_whole: bool
+) -> None:
+    """An answer that was cut off is left out, whichever comes first, its event or its end."""
+    state = arrive(running)
+    state.human_text = "I prefer tea."
+    running.stream_began(state)
+    if is_event_first:
+        await running.capture(state, "I love jazz.")
+        assert not running.outbox.state().waiting
+    running.stream_ended(state, is_whole=is_whole)
+    if not is_event_first:
+        await running.capture(state, "I love jazz.")
+    expected = {"I prefer tea", "I love jazz"} if is_whole else {"I prefer tea"}
+    await wait_until(lambda: set(contents(running)) == expected)
+    assert running.health.counters.get("memory.capture.cut_off", 0) == (not is_whole)
+
+
+async def test_a_stream_without_a_state_is_nobodys(running: Runtime) -> None:
+    """Calls that memory has nothing to do with stream as ever."""
+    running.stream_began(None)
+    running.stream_ended(None, is_whole=False)
+    assert not running.health.counters.get("memory.capture.cut_off")
+
+
 async def test_stopping_drains(tmp_path: Path) -> None:
     """What was captured before the stop is stored after it, and the worker is gone."""
     runtime = runtime_at(tmp_path / "data")

@@ -67,3 +67,28 @@ def test_a_list_of_models_gets_a_form_for_each(
     assert roles == {"gpt-4o": "system", "glm-4.6": "user"}
     assert [blocks_in(record.body) for record in upstream.records()] == [1, 1]
     assert len(memories(proxy, user_key)) == 1
+
+
+PARTIAL = "I prefer Haskell. " * 3 + "That is what I would take here. " * 40
+
+
+def test_a_cut_off_answer_teaches_nothing(proxy: Proxy, upstream: Upstream, user_key: str) -> None:
+    """When the client hangs up in the middle, only what the person said is learned."""
+    upstream.set_answer(PARTIAL)
+    body = {
+        "model": "slow",
+        "messages": [{"role": "user", "content": STATEMENT}],
+        "stream": True,
+    }
+    before = wait_idle(proxy)["counters"].get("memory.capture.cut_off", 0)
+    with (
+        proxy.client(user_key) as client,
+        client.stream("POST", "/v1/chat/completions", json=body) as response,
+    ):
+        for line in response.iter_lines():
+            if "Haskell" in line:
+                break
+    wait_learned(proxy, user_key, 1)
+    report = wait_idle(proxy)
+    assert report["counters"]["memory.capture.cut_off"] == before + 1
+    assert [memory["key"] for memory in memories(proxy, user_key)] == ["preference:typescript"]
