@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from omniroute_litellm.errors import BackendUnavailableError
+from omniroute_litellm.telemetry import Metrics
 from omniroute_litellm.types import Clock
 
 logger = logging.getLogger(__name__)
@@ -30,14 +31,15 @@ class Fault:
 
 
 class Health:
-    """Counts events and remembers which operations fail, for this process.
+    """Counts events and remembers which operations fail, for this process and its metrics.
 
     A fault is logged when it begins, when its reason changes, and once a minute while it lasts:
     a full disk under load must not fill the log as well.
     """
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, metrics: Metrics | None = None) -> None:
         self._clock = clock
+        self._metrics = metrics
         self._lock = threading.Lock()
         self._counters: Counter[str] = Counter()
         self._faults: dict[str, Fault] = {}
@@ -48,12 +50,16 @@ class Health:
         """Count an event."""
         with self._lock:
             self._counters[event] += by
+        if self._metrics is not None:
+            self._metrics.event(event, by)
 
     def failed(self, operation: str, error: BaseException) -> Fault:
         """Note that an operation failed, and log it in one line if that is news."""
         reason = error.reason if isinstance(error, BackendUnavailableError) else "internal_error"
         message = " ".join(str(error).split()) or type(error).__name__
         now = self._clock()
+        if self._metrics is not None:
+            self._metrics.fault(operation, reason)
         with self._lock:
             self._counters[f"{operation}.failed"] += 1
             known = self._faults.get(operation)

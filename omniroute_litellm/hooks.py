@@ -87,8 +87,7 @@ class OmniRouteHandler(CustomLogger):
         state = self.runtime.states.find(data.get("litellm_call_id"))
         if state is None:
             return None
-        self.runtime.traces.record(state)
-        return state.receipt().headers()
+        return self.runtime.conclude(state).headers()
 
     async def async_post_call_streaming_iterator_hook(
         self,

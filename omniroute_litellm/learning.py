@@ -3,8 +3,9 @@
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from omniroute_litellm.errors import BackendUnavailableError
@@ -18,6 +19,7 @@ from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.settings import Settings
 from omniroute_litellm.sqlite import Connection
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
+from omniroute_litellm.telemetry import Metrics, span
 from omniroute_litellm.text import storable
 from omniroute_litellm.types import (
     Clock,
@@ -56,6 +58,8 @@ class Learning:
         health: Health,
         *,
         clock: Clock,
+        metrics: Metrics | None = None,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._store = store
         self._outbox = outbox
@@ -63,6 +67,8 @@ class Learning:
         self._settings = settings
         self._health = health
         self._clock = clock
+        self._metrics = metrics
+        self._timer = timer
         self._lock = threading.Lock()
         self._backlog: deque[Exchange] = deque()
 
@@ -116,7 +122,8 @@ class Learning:
                     return True
                 exchange = self._backlog[0]
             try:
-                self._outbox.add(exchange)
+                with span("memory.queue"):
+                    self._outbox.add(exchange)
             except ValueError as error:
                 # A value that no store takes, at no time: it must not keep the rest waiting.
                 self._health.failed(CAPTURE, error)
@@ -145,7 +152,11 @@ class Learning:
         claimed = self._outbox.claim(limit=1)
         if not claimed:
             return False
-        self._extract(claimed[0])
+        started = self._timer()
+        with span("memory.extract"):
+            self._extract(claimed[0])
+        if self._metrics is not None:
+            self._metrics.extraction(self._timer() - started)
         return True
 
     def _extract(self, claimed: Claimed) -> None:

@@ -22,6 +22,13 @@ class BlockForm(StrEnum):
     USER = "user"
 
 
+class Placement(StrEnum):
+    """Where a request carries its memory: in front of everything, or behind human turns."""
+
+    LEADING = "leading"
+    TAIL = "tail"
+
+
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """The model that one attempt really calls.

@@ -1,23 +1,26 @@
 """The request path: identify, retrieve within the deadline, place. It fails open."""
 
 import asyncio
+import contextvars
+import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
+from omniroute_litellm.conversation import place_behind_turns
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.health import Health
-from omniroute_litellm.identity import Identity, MemoryMode, memory_mode, read_scope, resolve_owner
+from omniroute_litellm.identity import Identity, MemoryMode, memory_mode, resolve_owner
+from omniroute_litellm.ledger import Placed
 from omniroute_litellm.live_settings import LiveSettings
-from omniroute_litellm.placement import Deployment, block_form
+from omniroute_litellm.lookup import Found, Lookup, is_allowed
+from omniroute_litellm.placement import BlockForm, Deployment, Placement, block_form
 from omniroute_litellm.receipt import Outcome
 from omniroute_litellm.request_state import RequestState
-from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.settings import Origin
-from omniroute_litellm.trace import RetrievalTrace
+from omniroute_litellm.telemetry import span
 from omniroute_litellm.types import Clock, SessionId, TraceId
 from omniroute_litellm.wire.base import Body, WireFormat, newest_human_text
 
@@ -40,24 +43,27 @@ class Arrival:
 class Recall:
     """Decides for one request what it may use, finds it, and puts it where the model reads it.
 
-    ``executor`` runs retrievals; ``deadline_s`` is how long a request waits for one.
+    ``executor`` runs look-ups; ``deadline_s`` is how long a request waits for one. ``remember``
+    takes what was put behind a turn, without waiting for the disk.
     """
 
     def __init__(
         self,
-        retriever: Retriever,
+        lookup: Lookup,
         settings: LiveSettings,
         health: Health,
         *,
         executor: Executor,
         deadline_s: float,
+        remember: Callable[[Placed], None],
         clock: Clock,
     ) -> None:
-        self._retriever = retriever
+        self._lookup = lookup
         self._settings = settings
         self._health = health
         self._executor = executor
         self._deadline_s = deadline_s
+        self._remember = remember
         self._clock = clock
 
     def identify(self, arrival: Arrival) -> RequestState:
@@ -85,24 +91,51 @@ class Recall:
     async def place(
         self, state: RequestState, wire: WireFormat, body: Body, deployment: Deployment
     ) -> dict[str, object] | None:
-        """Return the prompt fields that carry the block, or None when nothing is to be added.
+        """Return the prompt fields that carry the memory, or None when nothing is to be added.
 
-        The first attempt retrieves; later ones place the same block in the form that their own
+        The first attempt retrieves; later ones place the same blocks in the form that their own
         deployment takes. A block that stands there already is not placed again: bridges between
         formats come by twice.
         """
         async with state.recall_lock:
             if not state.is_recalled:
                 state.is_recalled = True
-                await self._recall(state, wire, body)
-        if not state.block or (state.form is not None and wire.contains(body, state.block)):
+                with span("memory.retrieve") as opened:
+                    await self._recall(state, wire, body)
+                    opened.set_attributes(_attributes(state))
+        is_first = state.form is None
+        blocks = {
+            block.ordinal: block.text
+            for block in state.blocks
+            if is_first or not wire.contains(body, block.text)
+        }
+        if not blocks:
             return None
+        with span("memory.inject") as opened:
+            fields = self._placed(state, wire, body, deployment, blocks)
+            opened.set_attributes(
+                {"memory.placement": state.placement, "memory.blocks": len(blocks)}
+            )
+        return fields
+
+    def _placed(
+        self,
+        state: RequestState,
+        wire: WireFormat,
+        body: Body,
+        deployment: Deployment,
+        blocks: Mapping[int, str],
+    ) -> dict[str, object] | None:
+        if state.placement is Placement.TAIL:
+            fields = place_behind_turns(wire, body, blocks)
+            state.form = state.form if fields is None else BlockForm.USER
+            return fields
         state.form = block_form(
             deployment,
             no_system=state.settings.no_system_models,
             strict_system=state.settings.strict_system_models,
         )
-        return wire.place_leading(body, state.block, state.form)
+        return wire.place_leading(body, state.blocks[0].text, state.form)
 
     def _gate(self, state: RequestState) -> tuple[Outcome, str] | None:
         """Return why memory stays away from this request altogether, or None."""
@@ -120,46 +153,45 @@ class Recall:
         return (Outcome.OFF, "no_owner") if state.owner is None else None
 
     async def _recall(self, state: RequestState, wire: WireFormat, body: Body) -> None:
-        # Cancelling cannot stop a thread that runs, but it takes a waiting call off the queue.
+        found = Found()
         loop = asyncio.get_running_loop()
+        context = contextvars.copy_context()  # the open span is the parent of the thread's own
         try:
             async with asyncio.timeout(self._deadline_s):
-                trace = await loop.run_in_executor(self._executor, self._look, state, wire, body)
+                # Cancelling cannot stop a thread that runs, but it takes a waiting call off the
+                # queue. What a late thread has found by then is used.
+                look = functools.partial(self._lookup.look, state, wire, body, found)
+                await loop.run_in_executor(self._executor, context.run, look)
         except TimeoutError:
             self._health.count("memory.retrieval.deadline")
             state.fail(Outcome.DEGRADED, "deadline")
-            if state.human_text is None:
+            if found.human_text is None:
                 # No thread of ours was free in time; what was said is learned from all the same.
                 loop.run_in_executor(None, _hear, state, wire, body)
         except BackendUnavailableError as error:
             self._health.failed(READ, error)
             state.fail(Outcome.ERROR, error.reason)
+            state.human_text = found.human_text
+            return
         else:
-            if trace is not None:
+            if is_allowed(state):
                 self._health.succeeded(READ)
-                state.keep(trace)
+        state.human_text = found.human_text or state.human_text
+        state.reason = state.reason or found.reason
+        placed = found.give(state)
+        if placed is not None:
+            self._remember(placed)
 
-    def _look(self, state: RequestState, wire: WireFormat, body: Body) -> RetrievalTrace | None:
-        """Read what the person wrote and find what is known about it: one thread hop for both."""
-        _hear(state, wire, body)
-        settings = state.settings
-        if state.owner is None or not state.human_text:
-            return None
-        if not (settings.injection_enabled and settings.max_tokens and state.mode.may_read):
-            return None
-        scope = read_scope(state.owner, state.session, settings.scope)
-        if scope is None:
-            state.reason = state.reason or "no_session"
-            return None
-        request = RetrievalRequest(
-            scope=scope,
-            query=state.human_text,
-            strategy=settings.strategy,
-            max_tokens=settings.max_tokens,
-            profile_max_tokens=settings.profile_max_tokens,
-            retention=timedelta(days=settings.retention_days),
-        )
-        return self._retriever.retrieve(request)
+
+def _attributes(state: RequestState) -> dict[str, str | int | float]:
+    receipt, trace = state.receipt(), state.trace
+    return {
+        "memory.outcome": receipt.outcome,
+        "memory.reason": receipt.reason,
+        "memory.tier": trace.tier if trace else "none",
+        "memory.found": len(trace.lines) if trace else 0,
+        "memory.ms": receipt.ms,
+    }
 
 
 def _hear(state: RequestState, wire: WireFormat, body: Body) -> None:

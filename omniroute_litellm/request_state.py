@@ -10,12 +10,12 @@ from typing import Final
 
 from omniroute_litellm.identity import MemoryMode
 from omniroute_litellm.injection import render_block
-from omniroute_litellm.placement import BlockForm
+from omniroute_litellm.placement import BlockForm, Placement
 from omniroute_litellm.receipt import Outcome, Receipt
 from omniroute_litellm.settings import Settings
 from omniroute_litellm.tokens import estimate_tokens
-from omniroute_litellm.trace import RetrievalTrace
-from omniroute_litellm.types import OwnerId, SessionId, TraceId
+from omniroute_litellm.trace import RetrievalTrace, memory_ids
+from omniroute_litellm.types import MemoryId, OwnerId, SessionId, TraceId
 
 MAX_REMEMBERED: Final = 1_000
 
@@ -28,14 +28,27 @@ class Delivery(Enum):
     CUT_OFF = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class TurnBlock:
+    """A block and the turn that it stands behind, counted from the end, the newest being 0.
+
+    ``is_repeated``: an earlier request of the conversation carried it there already.
+    """
+
+    ordinal: int
+    text: str
+    memory_ids: tuple[MemoryId, ...]
+    is_repeated: bool = False
+
+
 @dataclass(slots=True)
 class RequestState:
     """One request: who it is for, what it may do, and what memory did so far.
 
     ``settings`` are those at its start, so that a change in between cannot tear a request apart.
-    ``outcome`` and ``reason`` hold what is certain so far; ``block`` is empty until retrieval
-    found something. ``answer`` waits there while a stream is under way: only its end tells
-    whether all of it was delivered.
+    ``outcome`` and ``reason`` hold what is certain so far; ``blocks`` is empty until
+    something was found: one that leads, or one for each turn that has memory behind it. ``answer``
+    waits there while a stream is under way: only its end tells whether all of it was delivered.
     """
 
     id: TraceId
@@ -50,13 +63,15 @@ class RequestState:
     reason: str = ""
     human_text: str | None = None
     trace: RetrievalTrace | None = None
-    block: str = ""
+    placement: Placement = Placement.LEADING
+    blocks: tuple[TurnBlock, ...] = ()
     form: BlockForm | None = None
     delivery: Delivery = Delivery.WHOLE
     answer: str | None = None
     is_recalled: bool = False
     is_captured: bool = False
     is_recorded: bool = False
+    is_concluded: bool = False
     recall_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -69,22 +84,36 @@ class RequestState:
         self.outcome, self.reason = outcome, reason
 
     def keep(self, trace: RetrievalTrace) -> None:
-        """Take over what a retrieval found."""
-        self.trace = trace
-        self.block = render_block(trace.lines)
-        if trace.degraded:
+        """Take over what a retrieval found, to lead the request."""
+        block = render_block(trace.lines)
+        found = (TurnBlock(0, block, tuple(memory_ids(trace))),) if block else ()
+        self.carry(found, trace, placement=Placement.LEADING)
+
+    def carry(
+        self,
+        blocks: tuple[TurnBlock, ...],
+        trace: RetrievalTrace | None,
+        *,
+        placement: Placement,
+    ) -> None:
+        """Take over all that the request is to carry; ``trace`` None when nothing was searched."""
+        self.trace, self.blocks, self.placement = trace, blocks, placement
+        if trace is not None and trace.degraded:
             self.fail(Outcome.DEGRADED, trace.degraded)
 
     def receipt(self) -> Receipt:
         """Sum up for the caller. The block counts only once it was placed."""
         trace, is_placed = self.trace, self.form is not None
+        placed = self.blocks if is_placed else ()
+        memories = {memory for block in placed for memory in block.memory_ids}
+        tier = trace.tier if trace is not None and is_placed else "none"
         outcome = Outcome.INJECTED if is_placed and self.outcome is Outcome.NONE else self.outcome
         return Receipt(
             outcome=outcome,
             reason=self.reason,
-            injected=len(trace.lines) if trace and is_placed else 0,
-            tokens=estimate_tokens(self.block) if is_placed else 0,
-            tier=trace.tier if trace and is_placed else "none",
+            injected=len(memories),
+            tokens=sum(estimate_tokens(block.text) for block in placed),
+            tier="replay" if placed and tier == "none" else tier,
             ms=trace.ms if trace else 0.0,
             trace=self.id if self.is_live else None,
         )

@@ -11,6 +11,7 @@ from omniroute_litellm.injection import render_line
 from omniroute_litellm.ranking import fit_budget, fuse_ranks
 from omniroute_litellm.settings import Strategy
 from omniroute_litellm.store import Alive, MemoryReader
+from omniroute_litellm.telemetry import span
 from omniroute_litellm.text import one_line
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import Candidate, Drop, RetrievalTrace, TierOutcome
@@ -28,11 +29,15 @@ Counted, not weighted: a term that every memory holds weighs nothing and is stil
 """
 MAX_QUERY_CHARACTERS: Final = 8_000
 _SMALLEST_LINE_TOKENS: Final = 2
+_LATE: Final = TierOutcome("vector", answered=False, candidates=0, ms=0.0, reason="deadline")
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalRequest:
-    """What one retrieval is asked for. ``max_tokens`` bounds the rendered lines."""
+    """What one retrieval is asked for. ``max_tokens`` bounds the rendered lines.
+
+    ``carried`` are memories that the conversation holds already: they are not given again.
+    """
 
     scope: Scope
     query: str
@@ -40,6 +45,7 @@ class RetrievalRequest:
     max_tokens: int
     profile_max_tokens: int
     retention: timedelta
+    carried: frozenset[MemoryId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,13 @@ class Retriever:
         self._vectors = vectors
         self._timer = timer
 
-    def retrieve(self, request: RetrievalRequest) -> RetrievalTrace:
+    def retrieve(
+        self, request: RetrievalRequest, *, keep: Callable[[RetrievalTrace], None] | None = None
+    ) -> RetrievalTrace:
         """Return what fits the budget, best first, with every step that led there.
+
+        ``keep`` is called with what the words alone found before a vector tier is asked: a caller
+        that cannot wait for the vectors uses that.
 
         Raises BackendUnavailableError when the store itself cannot be read; a vector tier that
         fails is left out and named in the trace.
@@ -76,26 +87,37 @@ class Retriever:
         now = self._clock()
         alive = Alive(now, now - request.retention)
         steps: list[TierOutcome] = []
+
+        def traced(found: list[Candidate], *later: TierOutcome) -> RetrievalTrace:
+            candidates, lines, tokens = _within_budget(found, request)
+            return RetrievalTrace(
+                at=now,
+                strategy=request.strategy,
+                budget=request.max_tokens,
+                tiers=(*steps, *later),
+                candidates=tuple(candidates),
+                lines=tuple(lines),
+                tokens=tokens,
+                ms=(self._timer() - started) * 1000,
+            )
+
         if request.strategy == "recent":
-            found = self._newest(request, alive, steps)
-        elif request.strategy == "semantic":
-            found = self._relevant(request, alive, steps)
-        else:
-            found = self._everything(request, alive, steps)
-            if found is None:
-                relevant = self._relevant(request, alive, steps)
-                found = _joined(relevant, self._profile(request, alive, steps))
-        candidates, lines, tokens = _within_budget(found, max_tokens=request.max_tokens)
-        return RetrievalTrace(
-            at=now,
-            strategy=request.strategy,
-            budget=request.max_tokens,
-            tiers=tuple(steps),
-            candidates=tuple(candidates),
-            lines=tuple(lines),
-            tokens=tokens,
-            ms=(self._timer() - started) * 1000,
+            return traced(self._newest(request, alive, steps))
+        if request.strategy == "hybrid":
+            everything = self._everything(request, alive, steps)
+            if everything is not None:
+                return traced(everything)
+        profile_steps: list[TierOutcome] = []
+        profile = (
+            self._profile(request, alive, profile_steps) if request.strategy == "hybrid" else []
         )
+        above, below = self._worded(request, alive, steps)
+        if self._vectors is not None and keep is not None:
+            early = [*_fused(above, []), *below]
+            keep(traced(_joined(early, profile), _LATE, *profile_steps))
+        vector = self._vector(request, alive, steps)
+        found = _joined([*_fused(above, vector), *below], profile)
+        return traced(found, *profile_steps)
 
     def _newest(
         self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
@@ -137,23 +159,16 @@ class Retriever:
                 dropped.append(replace(candidate, dropped=Drop.OVER_PROFILE_BUDGET))
         return sorted(kept, key=lambda entry: entry.memory.created_at) + dropped
 
-    def _relevant(
+    def _worded(
         self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
-    ) -> list[Candidate]:
-        query = request.query[-MAX_QUERY_CHARACTERS:]
-        keyword = self._keyword(request.scope, alive, query, steps)
-        above = [entry for entry in keyword if entry.is_injected]
-        below = [entry for entry in keyword if not entry.is_injected]
-        vector = self._vector(request.scope, alive, query, steps)
-        return [*_fused(above, vector), *below]
-
-    def _keyword(
-        self, scope: Scope, alive: Alive, query: str, steps: list[TierOutcome]
-    ) -> list[Candidate]:
+    ) -> tuple[list[Candidate], list[Candidate]]:
+        """Return what shares enough words with the query, and what shares too few."""
         started = self._timer()
-        hits = self._reader.keyword(scope, alive, query=query, limit=MAX_NEWEST)
+        hits = self._reader.keyword(
+            request.scope, alive, query=_query_of(request), limit=MAX_NEWEST
+        )
         steps.append(self._answered("keyword", len(hits), started))
-        return [
+        keyword = [
             Candidate(
                 memory=hit.memory,
                 ranks={"keyword": rank},
@@ -163,15 +178,17 @@ class Retriever:
             )
             for rank, hit in enumerate(hits, start=1)
         ]
+        above = [entry for entry in keyword if entry.is_injected]
+        return above, [entry for entry in keyword if not entry.is_injected]
 
     def _vector(
-        self, scope: Scope, alive: Alive, query: str, steps: list[TierOutcome]
+        self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
     ) -> list[Candidate]:
         if self._vectors is None:
             return []
         started = self._timer()
         try:
-            found = self._nearest(self._vectors, scope, alive, query)
+            found = self._nearest(self._vectors, request.scope, alive, _query_of(request))
         except BackendUnavailableError as error:
             ms = (self._timer() - started) * 1000
             steps.append(
@@ -182,7 +199,8 @@ class Retriever:
         return found
 
     def _nearest(self, tier: VectorTier, scope: Scope, alive: Alive, query: str) -> list[Candidate]:
-        vector = tier.embedder.embed(query)
+        with span("memory.embed"):
+            vector = tier.embedder.embed(query)
         hits = tier.index.search(vector, scope=scope, alive=alive, limit=LIST_DEPTH)
         if not hits and tier.index.count(scope):
             message = "the index found nothing although the owner has vectors in it"
@@ -202,6 +220,10 @@ class Retriever:
     def _answered(self, tier: str, candidates: int, started: float) -> TierOutcome:
         ms = (self._timer() - started) * 1000
         return TierOutcome(tier, answered=True, candidates=candidates, ms=ms)
+
+
+def _query_of(request: RetrievalRequest) -> str:
+    return request.query[-MAX_QUERY_CHARACTERS:]
 
 
 def _is_visible(entry: Candidate) -> bool:
@@ -254,17 +276,24 @@ def _merged(known: Candidate | None, entry: Candidate) -> Candidate:
     )
 
 
+def _judged(entry: Candidate, request: RetrievalRequest) -> Candidate:
+    if not entry.is_injected:
+        return entry
+    if not _is_visible(entry):
+        return replace(entry, dropped=Drop.BLANK)
+    is_carried = entry.memory.id in request.carried
+    return replace(entry, dropped=Drop.CARRIED) if is_carried else entry
+
+
 def _within_budget(
-    found: Sequence[Candidate], *, max_tokens: int
+    found: Sequence[Candidate], request: RetrievalRequest
 ) -> tuple[list[Candidate], list[str], int]:
     """Walk down the order while it fits; dropped candidates come last, each with its reason."""
-    judged = [
-        entry if _is_visible(entry) else replace(entry, dropped=Drop.BLANK) for entry in found
-    ]
+    judged = [_judged(entry, request) for entry in found]
     wanted = [entry for entry in judged if entry.is_injected]
     dropped = [entry for entry in judged if not entry.is_injected]
     fitted = fit_budget(
-        [render_line(entry.memory.content) for entry in wanted], max_tokens=max_tokens
+        [render_line(entry.memory.content) for entry in wanted], max_tokens=request.max_tokens
     )
     kept = [replace(wanted[line.position], tokens=line.tokens) for line in fitted]
     over = [replace(entry, dropped=Drop.OVER_BUDGET) for entry in wanted[len(fitted) :]]

@@ -18,17 +18,21 @@ from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.extraction.extractor import Extractor
 from omniroute_litellm.health import Health
 from omniroute_litellm.learning import Learning
+from omniroute_litellm.ledger import Ledger, Placed
 from omniroute_litellm.live_settings import LiveSettings
+from omniroute_litellm.lookup import Lookup
 from omniroute_litellm.outbox import Outbox
 from omniroute_litellm.paths import DATABASE_NAME, data_directory
 from omniroute_litellm.probe import StoreProbe
 from omniroute_litellm.recall import SETTINGS, Recall
-from omniroute_litellm.receipt import Outcome
+from omniroute_litellm.receipt import Outcome, Receipt
+from omniroute_litellm.replay import Replay
 from omniroute_litellm.request_state import Delivery, RequestState, RequestStates
 from omniroute_litellm.retrieval import Retriever
 from omniroute_litellm.sign_in import KeyAuthority, SignIn
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
+from omniroute_litellm.telemetry import Metrics, process_metrics
 from omniroute_litellm.trace_log import TraceLog
 from omniroute_litellm.types import Clock, utc_now
 from omniroute_litellm.workers import Workers
@@ -49,6 +53,7 @@ DRAIN_TIMEOUT_S: Final = 10.0
 _READERS: Final = 4
 _MAX_DEADLINE_DIGITS: Final = 9
 TRACES: Final = "memory.traces"
+LEDGER: Final = "memory.ledger"
 HEARTBEAT: Final = "memory.heartbeat"
 OUTBOX: Final = "memory.outbox"
 PURGE: Final = "memory.purge"
@@ -62,23 +67,36 @@ class Runtime:
     """
 
     def __init__(
-        self, *, environ: Mapping[str, str], authority: KeyAuthority, clock: Clock = utc_now
+        self,
+        *,
+        environ: Mapping[str, str],
+        authority: KeyAuthority,
+        clock: Clock = utc_now,
+        metrics: Metrics | None = None,
     ) -> None:
         self.clock = clock
+        self.metrics = metrics or process_metrics()
         self.data_directory: Path = data_directory(environ)
         self.worker_id = f"{os.getpid()}-{secrets.token_hex(4)}"
         self.database = Database(self.data_directory / DATABASE_NAME)
-        self.health = Health(clock=clock)
+        self.health = Health(clock=clock, metrics=self.metrics)
         self.settings = LiveSettings(self.database, environ=environ, clock=clock)
         self.store = SqliteMemoryStore(self.database, clock=clock)
         self.retriever = Retriever(self.store, clock=clock)
+        self.ledger = Ledger(self.database, clock=clock)
         self.outbox = Outbox(self.database, clock=clock, worker=self.worker_id)
         self.workers = Workers(self.database, clock=clock, worker=self.worker_id)
         self.traces = TraceLog(
             self.database, clock=clock, count_access=self.store.count_access_within
         )
         self.learning = Learning(
-            self.store, self.outbox, Extractor(), self.settings, self.health, clock=clock
+            self.store,
+            self.outbox,
+            Extractor(),
+            self.settings,
+            self.health,
+            clock=clock,
+            metrics=self.metrics,
         )
         self.sign_in = SignIn(authority, self.settings, self.database)
         self.probe = StoreProbe(self.store, clock=clock)
@@ -86,11 +104,12 @@ class Runtime:
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="omniroute-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="omniroute-write")
         self.recall = Recall(
-            self.retriever,
+            Lookup(self.retriever, Replay(self.ledger, self.store, clock=clock)),
             self.settings,
             self.health,
             executor=self._readers,
             deadline_s=_deadline_ms(environ) / 1000,
+            remember=self._remember,
             clock=clock,
         )
         self._task: asyncio.Task[None] | None = None
@@ -137,6 +156,17 @@ class Runtime:
             self._captures.add(task)  # the loop itself holds tasks by weak references alone
             task.add_done_callback(self._captures.discard)
 
+    def conclude(self, state: RequestState) -> Receipt:
+        """Count and record a request whose answer is about to go out, once; return its receipt."""
+        receipt = state.receipt()
+        if not state.is_concluded:
+            state.is_concluded = True
+            self.metrics.request(receipt)
+            if state.trace is not None:
+                self.metrics.retrieval(state.trace)
+            self.traces.record(state)
+        return receipt
+
     async def capture(self, state: RequestState, answer: str) -> None:
         """Write an answered exchange to the outbox and wake the extraction.
 
@@ -150,6 +180,10 @@ class Runtime:
             answer = ""
         if await self.run_write(lambda: self.learning.capture(state, answer)):
             self._wake.set()
+
+    def _remember(self, placed: Placed) -> None:
+        self.ledger.put(placed)
+        self._wake.set()
 
     async def run_write(self, work: Callable[[], T]) -> T:
         """Run blocking work on the writer thread."""
@@ -189,6 +223,7 @@ class Runtime:
                 await self.run_write(self.learning.flush)
                 await self._attempt(OUTBOX, self._drain)
                 await self._attempt(TRACES, self.traces.flush)
+                await self._attempt(LEDGER, self.ledger.flush)
                 await self._attempt(HEARTBEAT, self._leave)
         except TimeoutError:
             logger.warning("memory.stop.timeout: the outbox keeps what is left for the next start")
@@ -203,6 +238,7 @@ class Runtime:
             await self._attempt(SETTINGS, self.settings.refresh, reads=True)
             if tick % HEARTBEAT_EVERY == 0:
                 await self._attempt(HEARTBEAT, self.workers.beat)
+                await self._attempt(OUTBOX, self._show_queue, reads=True)
             if self.learning.backlog:
                 await self.run_write(self.learning.flush)
             await self._attempt(TRACES, self.traces.flush)
@@ -214,6 +250,8 @@ class Runtime:
     async def _learn_until(self, ends: float) -> None:
         """Extract what waits, and what comes in, until a moment of the monotonic clock."""
         while (left := ends - time.monotonic()) > 0:
+            if self.ledger.has_news:
+                await self._attempt(LEDGER, self.ledger.flush)
             if await self._attempt(OUTBOX, self.learning.work):
                 continue
             with contextlib.suppress(TimeoutError):
@@ -240,9 +278,16 @@ class Runtime:
         while self.learning.work():
             pass
 
+    def _show_queue(self) -> None:
+        state = self.outbox.state()
+        self.metrics.queue(
+            waiting=state.waiting, set_aside=state.set_aside, backlog=self.learning.backlog
+        )
+
     def _purge(self) -> None:
         values = self.settings.current.values
         self.outbox.purge()
+        self.ledger.purge()
         self.traces.purge(days=values.trace_days)
         self.store.purge_history(before=self.clock() - timedelta(days=values.history_days))
 

@@ -28,6 +28,7 @@ def canonical_strategy(name: object) -> object:
 ExtractFrom = Literal["both", "user", "assistant"]
 OwnerField = Literal["api_key", "user", "end_user", "team"]
 ScopeName = Literal["apiKey", "session", "global"]
+InjectionPlacement = Literal["auto", "leading", "tail"]
 ModelNames = tuple[Annotated[str, Field(min_length=1, max_length=200)], ...]
 
 
@@ -78,6 +79,13 @@ class Settings(BaseModel):
     scope: ScopeName = Field(
         default="apiKey",
         description="Read all of the owner's memories, only the session's, or the shared ones too.",
+    )
+    injection_placement: InjectionPlacement = Field(
+        default="auto",
+        description=(
+            "Where memory stands: in front, behind the newest human text, or behind it as soon as "
+            "a provider may cache the request."
+        ),
     )
     profile_max_tokens: int = Field(
         default=400,

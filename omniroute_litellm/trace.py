@@ -13,6 +13,7 @@ class Drop(StrEnum):
 
     BLANK = "blank"
     BELOW_FLOOR = "below_floor"
+    CARRIED = "carried"
     OVER_BUDGET = "over_budget"
     OVER_PROFILE_BUDGET = "over_profile_budget"
 

@@ -128,6 +128,7 @@ def _detail(state: RequestState) -> JsonObject:
         "callId": state.call_id,
         "reason": state.reason,
         "role": state.form,
-        "placement": "leading" if state.form else None,
+        "placement": state.placement if state.form else None,
+        "repeated": sum(block.is_repeated for block in state.blocks) if state.form else 0,
         "trace": state.trace.to_json() if state.trace else None,
     }

@@ -1,14 +1,19 @@
 """Small stand-ins for what surrounds the code under test."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from omniroute_litellm.errors import BackendUnavailableError, UnauthenticatedError
 from omniroute_litellm.identity import Identity
+from omniroute_litellm.ledger import Ledger, Placed
+from omniroute_litellm.lookup import Lookup
+from omniroute_litellm.replay import Replay
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever
+from omniroute_litellm.sqlite import Database
+from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive
 from omniroute_litellm.trace import RetrievalTrace
-from omniroute_litellm.types import MemoryId, Scope
+from omniroute_litellm.types import Clock, MemoryId, Scope
 from omniroute_litellm.vectors.base import Vector, VectorHit, VectorRecord
 
 
@@ -119,9 +124,21 @@ class FakeRetriever(Retriever):
         self.answer = answer
         self.asked: list[RetrievalRequest] = []
 
-    def retrieve(self, request: RetrievalRequest) -> RetrievalTrace:
+    def retrieve(
+        self, request: RetrievalRequest, *, keep: Callable[[RetrievalTrace], None] | None = None
+    ) -> RetrievalTrace:
         """Return the trace, or raise the error."""
         self.asked.append(request)
         if isinstance(self.answer, BackendUnavailableError):
             raise self.answer
         return self.answer
+
+
+def lookup_over(retriever: Retriever, database: Database, clock: Clock) -> Lookup:
+    """Return a look-up that replays from a database and retrieves by the given retriever."""
+    store = SqliteMemoryStore(database, clock=clock)
+    return Lookup(retriever, Replay(Ledger(database, clock=clock), store, clock=clock))
+
+
+def forget(placed: Placed) -> None:
+    """Take a placement and keep nothing."""

@@ -16,20 +16,22 @@ PACKAGE: Final = "omniroute_litellm"
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("", "types", "errors", "text", "tokens", "stopwords", "paths", "migrations"),
     ("settings", "identity", "injection", "placement", "receipt", "trace", "ranking", "store"),
-    ("extraction", "wire", "vectors", "request_state"),
+    ("extraction", "wire", "vectors", "request_state", "conversation"),
     (
         "sqlite",
         "sqlite_rows",
         "sqlite_reader",
         "sqlite_store",
         "outbox",
+        "ledger",
+        "telemetry",
         "trace_log",
         "live_settings",
         "workers",
         "health",
         "probe",
     ),
-    ("retrieval", "recall", "learning", "sign_in"),
+    ("retrieval", "replay", "lookup", "recall", "learning", "sign_in"),
     ("runtime",),
     (
         "api",
@@ -52,6 +54,8 @@ CONFINED: Final = {
     "sqlite_vec": {"sqlite"},
     "yaml": {"doctor"},
     "httpx": {"tour"},
+    "prometheus_client": {"telemetry"},
+    "opentelemetry": {"telemetry"},
     "fastapi": {"api", "console"},
     "jinja2": {"console"},
 }

@@ -21,7 +21,7 @@ from omniroute_litellm.sqlite import Database
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import GLOBAL_OWNER, Scope, SessionId
 from omniroute_litellm.wire.chat import ChatFormat
-from tests.fakes import FakeClock, FakeRetriever
+from tests.fakes import FakeClock, FakeRetriever, forget, lookup_over
 from tests.test_trace import KEPT, answered, failed, trace
 
 ANN: Final = "a" * 64
@@ -39,15 +39,17 @@ class Bench:
         clock = FakeClock()
         values = {"OMNIROUTE_MEMORY_ENABLED": "true", **environ}
         self.retriever = FakeRetriever(FOUND)
+        self.database = database
         self.health = Health(clock=clock)
         self.settings = LiveSettings(database, environ=values, clock=clock)
         self.settings.refresh()
         self.recall = Recall(
-            self.retriever,
+            lookup_over(self.retriever, database, clock),
             self.settings,
             self.health,
             executor=executor,
             deadline_s=30,
+            remember=forget,
             clock=clock,
         )
 
@@ -220,7 +222,9 @@ class StuckRetriever(FakeRetriever):
         super().__init__(FOUND)
         self.is_asked, self.let_go = threading.Event(), threading.Event()
 
-    def retrieve(self, request: RetrievalRequest) -> RetrievalTrace:
+    def retrieve(
+        self, request: RetrievalRequest, *, keep: Callable[[RetrievalTrace], None] | None = None
+    ) -> RetrievalTrace:
         """Wait, then answer."""
         self.is_asked.set()
         self.let_go.wait(30)
@@ -233,11 +237,12 @@ async def test_a_request_that_found_no_thread_is_learned_from(bench: Bench) -> N
     with ThreadPoolExecutor(1) as executor:
         busy = executor.submit(stuck.let_go.wait, 30)
         recall = Recall(
-            stuck,
+            lookup_over(stuck, bench.database, FakeClock()),
             bench.settings,
             bench.health,
             executor=executor,
             deadline_s=0.02,
+            remember=forget,
             clock=FakeClock(),
         )
         state = bench.arrive()
@@ -253,11 +258,12 @@ async def test_a_deadline_does_not_count_as_use(bench: Bench) -> None:
     stuck = StuckRetriever()
     with ThreadPoolExecutor(1) as executor:
         recall = Recall(
-            stuck,
+            lookup_over(stuck, bench.database, FakeClock()),
             bench.settings,
             bench.health,
             executor=executor,
             deadline_s=0.02,
+            remember=forget,
             clock=FakeClock(),
         )
         state = bench.arrive()
@@ -272,11 +278,12 @@ async def test_a_cancelled_request_stays_cancelled(bench: Bench) -> None:
     stuck = StuckRetriever()
     with ThreadPoolExecutor(1) as executor:
         recall = Recall(
-            stuck,
+            lookup_over(stuck, bench.database, FakeClock()),
             bench.settings,
             bench.health,
             executor=executor,
             deadline_s=30,
+            remember=forget,
             clock=FakeClock(),
         )
         task = asyncio.create_task(recall.place(bench.arrive(), CHAT, BODY, GPT))

@@ -42,7 +42,7 @@ def test_tokens_are_those_of_the_whole_block() -> None:
     request = state()
     request.keep(trace(KEPT))
     request.form = BlockForm.SYSTEM
-    assert request.receipt().tokens == estimate_tokens(request.block)
+    assert request.receipt().tokens == estimate_tokens(request.blocks[0].text)
 
 
 def test_what_was_found_and_not_placed_is_not_injected() -> None:

@@ -3,13 +3,14 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from omniroute_litellm import learning as learning_module
 from omniroute_litellm.identity import Identity
@@ -24,6 +25,7 @@ from omniroute_litellm.runtime import DEFAULT_DEADLINE_MS, Runtime
 from omniroute_litellm.sign_in import AdminKeyAuthority
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.store import MemoryQuery
+from omniroute_litellm.telemetry import Metrics
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import (
     MemoryDraft,
@@ -34,6 +36,7 @@ from omniroute_litellm.types import (
     utc_now,
 )
 from omniroute_litellm.wire.formats import FORMATS
+from tests.fakes import forget, lookup_over
 from tests.polling import wait_for
 
 ANN: Final = OwnerId("a" * 64)
@@ -175,7 +178,9 @@ class StuckRetriever(Retriever):
         self.inner = inner
         self.let_go = threading.Event()
 
-    def retrieve(self, request: RetrievalRequest) -> RetrievalTrace:
+    def retrieve(
+        self, request: RetrievalRequest, *, keep: Callable[[RetrievalTrace], None] | None = None
+    ) -> RetrievalTrace:
         """Wait, then retrieve."""
         self.let_go.wait(30)
         return self.inner.retrieve(request)
@@ -187,11 +192,12 @@ async def test_a_late_retrieval_is_left_behind(runtime: Runtime) -> None:
     stuck = StuckRetriever(runtime.retriever)
     with ThreadPoolExecutor(1) as executor:
         recall = Recall(
-            stuck,
+            lookup_over(stuck, runtime.database, runtime.clock),
             runtime.settings,
             runtime.health,
             executor=executor,
             deadline_s=0.02,
+            remember=forget,
             clock=runtime.clock,
         )
         state = recall.identify(Arrival("c", "gpt", Identity(key=ANN), {}, None))
@@ -264,6 +270,28 @@ async def test_a_stream_is_learned_from_at_its_end(
     expected = {"I prefer tea", "I love jazz"} if is_whole else {"I prefer tea"}
     await wait_until(lambda: set(contents(running)) == expected)
     assert running.health.counters.get("memory.capture.cut_off", 0) == (not is_whole)
+
+
+async def test_a_request_is_counted_once(tmp_path: Path) -> None:
+    """However often its headers are asked for, a request is one in metrics and record."""
+    registry = CollectorRegistry()
+    environ = {"OMNIROUTE_DATA_DIR": str(tmp_path), "OMNIROUTE_MEMORY_ENABLED": "true"}
+    runtime = Runtime(
+        environ=environ, authority=AdminKeyAuthority("sk-x"), metrics=Metrics(registry)
+    )
+    runtime.open()
+    remember(runtime)
+    state = arrive(runtime)
+    await place(runtime, state)
+    assert runtime.conclude(state) == runtime.conclude(state)
+    runtime.conclude(arrive(runtime, x_omniroute_no_memory="true"))
+    labels = {"outcome": "injected", "reason": ""}
+    assert registry.get_sample_value("omniroute_memory_requests_total", labels) == 1
+    off = {"outcome": "off", "reason": "opted_out"}
+    assert registry.get_sample_value("omniroute_memory_requests_total", off) == 1
+    assert registry.get_sample_value("omniroute_memory_retrieval_seconds_count") == 1
+    assert runtime.traces.flush() == 1
+    runtime.database.close()
 
 
 async def test_a_stream_without_a_state_is_nobodys(running: Runtime) -> None:

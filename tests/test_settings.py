@@ -32,6 +32,7 @@ OTHER_TEXTS: Final[dict[str, tuple[str, Any]]] = {
     "extract_from": ("user", "user"),
     "owner_field": ("team", "team"),
     "scope": ("session", "session"),
+    "injection_placement": ("tail", "tail"),
     "profile_max_tokens": ("0", 0),
     "no_system_models": ("a, b,,", ("a", "b")),
     "strict_system_models": ("vllm", ("vllm",)),

@@ -31,6 +31,14 @@ class WireFormat(Protocol):
         """
         ...
 
+    def has_user_text(self, item: object) -> bool:
+        """Tell whether an item is the user's and holds any text, written by a person or not."""
+        ...
+
+    def is_continued(self, body: Body) -> bool:
+        """Tell whether the provider keeps the earlier turns itself and the body holds new ones."""
+        ...
+
     def contains(self, body: Body, block: str) -> bool:
         """Tell whether this very block stands in the body already."""
         ...
@@ -40,10 +48,10 @@ class WireFormat(Protocol):
         ...
 
     def place_behind(self, body: Body, blocks: Mapping[int, str]) -> dict[str, object]:
-        """Return the prompt fields with each block behind the human text of an item.
+        """Return the prompt fields with each block at the end of an item of the user's.
 
-        Keys are positions in ``items``; the block goes into that item, as an extra part where its
-        content is a list.
+        Keys are positions in ``items``; the block becomes an extra part where the content is a
+        list. Its place depends on no cache mark: those wander from request to request.
         """
         ...
 

@@ -8,6 +8,7 @@ from omniroute_litellm.wire.base import Body
 from omniroute_litellm.wire.parts import (
     as_list,
     as_mapping,
+    has_text,
     holds,
     newest_prose,
     prepended,
@@ -32,6 +33,15 @@ class ChatFormat:
         """Return the prose of a user message."""
         message = as_mapping(item)
         return newest_prose(message.get("content")) if message.get("role") == "user" else None
+
+    def has_user_text(self, item: object) -> bool:
+        """Tell whether an item is a user message with text."""
+        message = as_mapping(item)
+        return message.get("role") == "user" and has_text(message.get("content"))
+
+    def is_continued(self, body: Body) -> bool:
+        """Return False: every request holds its whole conversation."""
+        return False
 
     def contains(self, body: Body, block: str) -> bool:
         """Tell whether this very block stands in the messages already."""

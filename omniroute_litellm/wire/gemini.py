@@ -8,6 +8,7 @@ from omniroute_litellm.wire.base import Body
 from omniroute_litellm.wire.parts import (
     as_list,
     as_mapping,
+    has_text,
     holds,
     newest_prose,
     with_block_behind,
@@ -29,12 +30,15 @@ class GeminiFormat:
 
     def prose(self, item: object) -> str | None:
         """Return the prose of a user content; one without a role is the user's, too."""
-        content = as_mapping(item)
-        return (
-            newest_prose(_listed(content.get("parts")))
-            if content.get("role", "user") == "user"
-            else None
-        )
+        return newest_prose(_parts(item)) if _is_user(item) else None
+
+    def has_user_text(self, item: object) -> bool:
+        """Tell whether an item is a user content with text; one without a role is the user's."""
+        return _is_user(item) and has_text(_parts(item))
+
+    def is_continued(self, body: Body) -> bool:
+        """Return False: every request holds its whole conversation."""
+        return False
 
     def contains(self, body: Body, block: str) -> bool:
         """Tell whether this very block stands in the instruction or the contents already."""
@@ -62,6 +66,14 @@ class GeminiFormat:
             parts = with_block_behind(given, block, part={"text": block})
             contents[at] = {**content, "parts": parts}
         return {"contents": contents}
+
+
+def _is_user(item: object) -> bool:
+    return as_mapping(item).get("role", "user") == "user"
+
+
+def _parts(item: object) -> Sequence[object]:
+    return _listed(as_mapping(item).get("parts"))
 
 
 def _listed(value: object) -> Sequence[object]:

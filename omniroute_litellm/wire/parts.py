@@ -43,6 +43,11 @@ def newest_prose(content: object) -> str | None:
     return None
 
 
+def has_text(content: object) -> bool:
+    """Tell whether a content holds any text that is not blank."""
+    return any(text.strip() for text in texts_of(content))
+
+
 def prepended(content: object, block: str, *, part: Part) -> object:
     """Return a content with a block in front; ``part`` is the block as a part of its format."""
     if isinstance(content, str) or not content:
@@ -51,18 +56,13 @@ def prepended(content: object, block: str, *, part: Part) -> object:
 
 
 def with_block_behind(content: object, block: str, *, part: Part) -> object:
-    """Return a content with a block behind the last part that a person wrote.
+    """Return a content with a block at its end.
 
     A string stays a string: some servers take nothing else.
     """
     if isinstance(content, str):
         return f"{content}{SEPARATOR}{block}"
-    parts = list(as_list(content))
-    for at in range(len(parts) - 1, -1, -1):
-        text = text_of(parts[at])
-        if text is not None and has_prose(spoken_prose(text)):
-            return [*parts[: at + 1], part, *parts[at + 1 :]]
-    return [*parts, part]
+    return [*as_list(content), part]
 
 
 def holds(content: object, block: str) -> bool:

@@ -7,6 +7,7 @@ from omniroute_litellm.wire.base import Body
 from omniroute_litellm.wire.parts import (
     as_list,
     as_mapping,
+    has_text,
     holds,
     newest_prose,
     prepended,
@@ -28,9 +29,15 @@ class ResponsesFormat:
 
     def prose(self, item: object) -> str | None:
         """Return the prose of a user message; outputs of tools are items of other types."""
-        message = as_mapping(item)
-        is_user = message.get("role") == "user" and message.get("type", "message") == "message"
-        return newest_prose(message.get("content")) if is_user else None
+        return newest_prose(as_mapping(item).get("content")) if _is_user(item) else None
+
+    def has_user_text(self, item: object) -> bool:
+        """Tell whether an item is a user message with text."""
+        return _is_user(item) and has_text(as_mapping(item).get("content"))
+
+    def is_continued(self, body: Body) -> bool:
+        """Tell whether the request goes on from a stored response or conversation."""
+        return bool(body.get("previous_response_id") or body.get("conversation"))
 
     def contains(self, body: Body, block: str) -> bool:
         """Tell whether this very block stands in the instructions or the input already."""
@@ -47,7 +54,7 @@ class ResponsesFormat:
         """
         if form is not BlockForm.USER:
             return {"instructions": prepended(body.get("instructions"), block, part={})}
-        if body.get("previous_response_id"):
+        if self.is_continued(body):
             return {}
         return {"input": [_message(block), *self.items(body)]}
 
@@ -62,6 +69,11 @@ class ResponsesFormat:
         if isinstance(body.get("input"), str):
             return {"input": as_mapping(items[0]).get("content")}
         return {"input": items}
+
+
+def _is_user(item: object) -> bool:
+    message = as_mapping(item)
+    return message.get("role") == "user" and message.get("type", "message") == "message"
 
 
 def _message(text: str) -> dict[str, object]:

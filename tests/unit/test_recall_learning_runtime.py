@@ -26,7 +26,7 @@ from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive, MemoryQuery
 from omniroute_litellm.types import JsonValue, Memory, MemorySource, OwnerId, Scope, SessionId
 from omniroute_litellm.wire.chat import ChatFormat
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, forget, lookup_over
 from tests.polling import wait_for
 from tests.unit.fakes import FakeAuthority, draft, put, state_of
 
@@ -58,6 +58,7 @@ class Bench:
 
     def __init__(self, store: SqliteMemoryStore, database: Database, clock: FakeClock) -> None:
         self.store = store
+        self.database = database
         self.clock = clock
         self.health = Health(clock=clock)
         self.settings = LiveSettings(database, environ={}, clock=clock)
@@ -72,11 +73,12 @@ class Bench:
     def with_deadline(self, deadline_s: float) -> Recall:
         """Return the request path under a deadline."""
         return Recall(
-            Retriever(self.store, clock=self.clock),
+            lookup_over(Retriever(self.store, clock=self.clock), self.database, self.clock),
             self.settings,
             self.health,
             executor=self.executor,
             deadline_s=deadline_s,
+            remember=forget,
             clock=self.clock,
         )
 
@@ -178,11 +180,12 @@ class TestRecall:
         """Before the settings were read nobody can tell whether memory is on."""
         settings = LiveSettings(database, environ={}, clock=clock)
         recall = Recall(
-            Retriever(store, clock=clock),
+            lookup_over(Retriever(store, clock=clock), database, clock),
             settings,
             Health(clock=clock),
             executor=ThreadPoolExecutor(1),
             deadline_s=DEADLINE_S,
+            remember=forget,
             clock=clock,
         )
         state = recall.identify(Arrival("call", "gpt-4o", ME, {}, None))

@@ -270,12 +270,18 @@ class TestBehind:
             "input": f"Hello\n\n{BLOCK}"
         }
 
-    def test_part_follows_the_prose(self) -> None:
-        """The block follows the last text that a person wrote, before an image."""
+    def test_part_stands_at_the_end(self) -> None:
+        """The block is the last part, whatever carries a cache mark: marks wander."""
         hello = {"type": "text", "text": "Hello"}
         fields = CHAT.place_behind({"messages": [user([hello, IMAGE])]}, {0: BLOCK})
         part = {"type": "text", "text": BLOCK}
-        assert fields == {"messages": [user([hello, part, IMAGE])]}
+        assert fields == {"messages": [user([hello, IMAGE, part])]}
+
+    def test_a_text_of_messages_becomes_parts(self) -> None:
+        """Where clients turn a text into a list to mark it, both look the same with a block."""
+        hello = {"type": "text", "text": "Hello"}
+        as_text = MESSAGES.place_behind({"messages": [user("Hello")]}, {0: BLOCK})
+        assert as_text == MESSAGES.place_behind({"messages": [user([hello])]}, {0: BLOCK})
 
     def test_several_turns(self) -> None:
         """Each block goes into its own turn; the others stay."""
