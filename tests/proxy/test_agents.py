@@ -45,6 +45,9 @@ check_for_update_on_startup = false
 [analytics]
 enabled = false
 
+[features]
+plugins = false  # their catalogue is fetched at start
+
 [model_providers.loopback]
 name = "loopback"
 base_url = "{url}/v1"
