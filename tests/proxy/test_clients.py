@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from tests.proxy.client_bodies import (
     QWEN_CODE,
     QWEN_HELPER,
     SESSION,
+    STATEMENT,
     Agent,
     Human,
     Transcript,
@@ -28,7 +30,8 @@ from tests.proxy.client_bodies import (
     with_second_turn,
     with_tool_round,
 )
-from tests.proxy.process import Proxy
+from tests.proxy.conftest import MEMORY_ON, ProxyFactory
+from tests.proxy.process import Proxy, ProxySetup
 from tests.upstream import Upstream
 from tests.upstream_answers import ToolCall
 
@@ -46,10 +49,22 @@ STEPS: Final[dict[str, Transcript]] = {
 each_agent = pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 
 
-def post(proxy: Proxy, key: str, agent: Agent, transcript: Transcript) -> httpx.Response:
+@pytest.fixture(scope="module")
+def lenient_proxy(proxy_factory: ProxyFactory) -> Iterator[Proxy]:
+    """Run a proxy that leaves out what a provider does not take instead of refusing it."""
+    setup = ProxySetup(with_plugin=True, env=MEMORY_ON, litellm_settings={"drop_params": True})
+    with proxy_factory(setup) as running:
+        yield running
+
+
+def post(
+    proxy: Proxy, key: str, agent: Agent, transcript: Transcript, *, model: str = ""
+) -> httpx.Response:
     """Send a transcript as an agent does and read the stream to its end."""
+    body = agent.body(transcript)
+    body["model"] = model or body["model"]
     with proxy.client(key) as client:
-        response = client.post(agent.path, json=agent.body(transcript), headers=agent.headers)
+        response = client.post(agent.path, json=body, headers=agent.headers)
     assert response.status_code == 200, response.text
     return response
 
@@ -145,6 +160,34 @@ def test_one_block_beside_the_agents_own_parts(
     assert_own_parts_kept(record.body, agent.body(transcript))
     assert response.headers["x-omniroute-memory"] == "injected"
     assert streamed_text(agent, response) == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("agent", "model"),
+    [
+        *((CLAUDE_CODE, model) for model in ("gpt", "glm", "o1-mini")),
+        *((CODEX, model) for model in ("claude", "glm", "gemini-2.5", "o1-mini")),
+        *((QWEN_CODE, model) for model in ("claude", "glm", "gemini-2.5", "o1-mini")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_an_agent_on_another_providers_model(
+    lenient_proxy: Proxy, upstream: Upstream, user_key: str, agent: Agent, model: str
+) -> None:
+    """Translated on its way, a tool loop teaches once, and block and sentence arrive once each."""
+    upstream.set_answer(ANSWER)
+    post(lenient_proxy, user_key, agent, opened(), model=model)
+    (first,) = wait_learned(lenient_proxy, user_key, 1)
+    upstream.clear()
+    transcript = with_tool_round(opened())
+    response = post(lenient_proxy, user_key, agent, transcript, model=model)
+    (record,) = upstream.records()
+    assert blocks_in(record.body) == 1
+    assert json.dumps(record.body).count(STATEMENT) == 1
+    assert streamed_text(agent, response) == ANSWER
+    wait_idle(lenient_proxy)
+    (last,) = memories(lenient_proxy, user_key)
+    assert (last["id"], last["key"]) == (first["id"], LEARNED_KEY)
 
 
 @each_agent
