@@ -203,6 +203,31 @@ def test_nothing_known_changes_nothing(
 
 
 @pytest.mark.parametrize(
+    ("agent", "model", "status"),
+    [
+        (CLAUDE_CODE, "claude-fail500", 500),
+        (CODEX, "fail429", 429),
+        (QWEN_CODE, "ctxfail", 400),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_an_agent_sees_the_error_that_it_knows(
+    bare_proxy: Proxy, proxy: Proxy, user_key: str, agent: Agent, model: str, status: int
+) -> None:
+    """An agent decides by status and text whether to retry: with memory injected both stay."""
+    say(proxy, user_key, "I always commit before pushing.")
+    wait_learned(proxy, user_key, 1)
+    body = {**agent.body(opened()), "model": model}
+    answers: list[tuple[int, str]] = []
+    for running in (bare_proxy, proxy):
+        with running.client(user_key) as client:
+            response = client.post(agent.path, json=body, headers=agent.headers)
+        answers.append((response.status_code, response.text))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == status
+
+
+@pytest.mark.parametrize(
     ("agent", "tool"),
     [
         (CLAUDE_CODE, ToolCall("Read", '{"file_path": "/srv/play/a.py"}')),
