@@ -5,7 +5,7 @@ CONFIG ?= config.example.yaml
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo run test nightly clean
+.PHONY: demo run test nightly agents clean
 
 # A real LiteLLM proxy with memory, a short conversation, and a link to the console.
 # ONCE=1 ends after the conversation.
@@ -23,6 +23,11 @@ test: $(DEV_STAMP)
 # Long soak and kill runs.
 nightly: $(DEV_STAMP)
 	$(BIN)/pytest -m nightly
+
+# Real coding agents, offline. `claude` (npm: @anthropic-ai/claude-code) and `codex` (npm: @openai/codex)
+# have to be on PATH; a missing one is skipped.
+agents: $(DEV_STAMP)
+	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/pytest -m agents tests/proxy/test_agents.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

@@ -1,4 +1,4 @@
-"""Fixtures around the real proxy; everything in this folder runs under `-m proxy` only."""
+"""Fixtures around the real proxy; everything here runs under `-m proxy` or `-m agents` only."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +18,12 @@ MEMORY_ON: Final = {"OMNIROUTE_MEMORY_ENABLED": "true"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder, so that none runs by accident without the marker."""
+    """Mark every test of this folder, so that none runs by accident without the marker.
+
+    Those with `agents` need more than the proxy and run under that marker alone.
+    """
     for item in items:
-        if item.path.is_relative_to(HERE):
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("agents") is None:
             item.add_marker(pytest.mark.proxy)
 
 

@@ -76,6 +76,7 @@ def deployments(upstream_url: str) -> dict[str, Settings]:
         "gpt": {"model": "openai/gpt-4o", **v1},
         "glm": {"model": "zai/glm-4.6", **v1},
         "claude": {"model": "anthropic/claude-sonnet-4-5", **key, "api_base": upstream_url},
+        "claude-fail500": {"model": "anthropic/fail500", **key, "api_base": upstream_url},
         "gemini": {
             "model": "gemini/gemini-2.0-flash",
             **key,
