@@ -77,9 +77,19 @@ def read_conversation(wire: WireFormat, body: Body, scope: Scope) -> Conversatio
                 turns.append(Turn(ordinals[position], chain.copy().hexdigest()))
     return Conversation(
         turns=tuple(turns),
-        is_answered=any(_is_answer(item) for item in items[newest + 1 :]),
+        is_answered=any(map(_is_answer, items[newest + 1 :])),
         is_cacheable=is_marked or size >= CACHEABLE_BYTES,
     )
+
+
+def is_answered(wire: WireFormat, body: Body) -> bool:
+    """Tell whether the model has begun to work on what a person said last."""
+    for item in reversed(wire.items(body)):
+        if wire.prose(item):
+            return False
+        if _is_answer(item):
+            return True
+    return False
 
 
 def newest_first(wire: WireFormat, body: Body) -> Iterator[int]:

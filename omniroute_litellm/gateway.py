@@ -4,6 +4,7 @@ LiteLLM's data is read here and in the hooks, parsed once into our types, and go
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
@@ -42,7 +43,10 @@ def arrival_of(caller: object, data: Data) -> Arrival:
     headers = _headers(data)
     metadata = (_mapping(data.get("metadata")), _mapping(data.get("litellm_metadata")))
     session = session_of(
-        headers, data.get("litellm_session_id"), *(part.get("session_id") for part in metadata)
+        headers,
+        data.get("litellm_session_id"),
+        *(part.get("session_id") for part in metadata),
+        *(_session_in(part.get("user_id")) for part in metadata),
     )
     return Arrival(
         call_id=storable(str(data.get("litellm_call_id") or "")),
@@ -175,6 +179,16 @@ def _headers(data: Data) -> dict[str, str]:
     request = _mapping(data.get("proxy_server_request"))
     headers = _mapping(request.get("headers"))
     return {str(name).lower(): str(value) for name, value in headers.items()}
+
+
+def _session_in(user_id: object) -> object:
+    """Return the session that Claude Code names in a JSON text in the place of a user's id."""
+    if not isinstance(user_id, str) or not user_id.startswith("{"):
+        return None
+    try:
+        return _mapping(json.loads(user_id)).get("session_id")
+    except ValueError:
+        return None
 
 
 def _split(name: str, api_base: object) -> tuple[str, str]:

@@ -112,6 +112,7 @@ class Learning:
             answer_text=answer_prose,
             model=state.model,
             captured_at=self._clock(),
+            is_resent=state.is_resent,
         )
 
     def flush(self) -> bool:

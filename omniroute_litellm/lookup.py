@@ -4,7 +4,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from omniroute_litellm.conversation import Conversation, Turn, read_conversation
+from omniroute_litellm.conversation import (
+    Conversation,
+    Turn,
+    is_answered,
+    read_conversation,
+)
 from omniroute_litellm.identity import read_scope
 from omniroute_litellm.injection import FRAMING, HEADING, render_block
 from omniroute_litellm.ledger import Placed
@@ -27,7 +32,6 @@ class Found:
     ``turn`` is the newest turn when memory goes behind turns, None when it leads.
     """
 
-    human_text: str | None = None
     reason: str = ""
     turn: Turn | None = None
     carried: Carried = field(default_factory=Carried)
@@ -66,8 +70,8 @@ class Lookup:
 
     def look(self, state: RequestState, wire: WireFormat, body: Body, found: Found) -> None:
         """Fill ``found`` step by step; raise BackendUnavailableError."""
-        found.human_text = newest_human_text(wire, body)
-        if not found.human_text or state.owner is None or not is_allowed(state):
+        hear(state, wire, body)
+        if not state.human_text or state.owner is None or not is_allowed(state):
             return
         settings = state.settings
         scope = read_scope(state.owner, state.session, settings.scope)
@@ -84,7 +88,7 @@ class Lookup:
                 return
         request = RetrievalRequest(
             scope=scope,
-            query=found.human_text,
+            query=state.human_text,
             strategy=settings.strategy,
             max_tokens=max_tokens,
             profile_max_tokens=settings.profile_max_tokens,
@@ -122,6 +126,12 @@ class Lookup:
             return None
         found.carried, found.turn = carried, conversation.newest
         return conversation
+
+
+def hear(state: RequestState, wire: WireFormat, body: Body) -> None:
+    """Read what a person said last, and whether it was said in an earlier request already."""
+    state.is_resent = is_answered(wire, body)
+    state.human_text = newest_human_text(wire, body)
 
 
 def is_allowed(state: RequestState) -> bool:

@@ -1,5 +1,6 @@
 """Exchanges that wait for extraction: durable, leased to one worker, stored exactly once."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,6 +13,8 @@ from omniroute_litellm.types import Clock, Exchange, OwnerId, SessionId, from_is
 CAPACITY: Final = 10_000
 LEASE: Final = timedelta(seconds=30)
 KEEP: Final = timedelta(hours=24)
+KEEP_HEARD: Final = timedelta(days=7)
+"""So long a sentence in a history that is sent again is known as read."""
 MAX_ATTEMPTS: Final = 5
 
 _COUNT: Final = "SELECT count(*) FROM outbox"
@@ -20,6 +23,12 @@ INSERT INTO outbox (api_key_id, request_id, session_id, user_text, answer_text, 
 VALUES (:owner, :request_id, :session, :user_text, :answer_text, :model, :captured_at)
 ON CONFLICT (api_key_id, request_id) DO NOTHING
 """
+_IS_HEARD: Final = "SELECT 1 FROM heard WHERE api_key_id = :owner AND sentence = :sentence"
+_HEAR: Final = """
+INSERT INTO heard (api_key_id, sentence, at) VALUES (:owner, :sentence, :at)
+ON CONFLICT (api_key_id, sentence) DO UPDATE SET at = excluded.at
+"""
+_PURGE_HEARD: Final = "DELETE FROM heard WHERE at < :before"
 _CLAIM: Final = """
 UPDATE outbox SET worker = :worker, leased_until = :until, attempts = attempts + 1
 WHERE number IN (
@@ -77,6 +86,9 @@ class Outbox:
     def add(self, exchange: Exchange) -> None:
         """Store an exchange; one that is there already (same owner and request) stays once.
 
+        The words of a turn that was sent again, as agents do with every tool call, are left out
+        when they were heard before: what was deleted or corrected since must not come back.
+
         Raises BackendUnavailableError (``outbox_full``) at capacity: refusing a new one loses
         less than growing without end while extraction is broken.
         """
@@ -84,18 +96,34 @@ class Outbox:
             if cast("int", connection.execute(_COUNT).fetchall()[0][0]) >= CAPACITY:
                 message = f"{CAPACITY} exchanges wait for extraction already"
                 raise BackendUnavailableError(message, reason="outbox_full")
+            user_text = self._unheard(connection, exchange)
+            if not user_text and not exchange.answer_text:
+                return
             connection.execute(
                 _ADD,
                 {
                     "owner": exchange.owner,
                     "request_id": exchange.request_id,
                     "session": exchange.session_id,
-                    "user_text": exchange.user_text,
+                    "user_text": user_text,
                     "answer_text": exchange.answer_text,
                     "model": exchange.model,
                     "captured_at": to_iso(exchange.captured_at),
                 },
             )
+
+    def _unheard(self, connection: Connection, exchange: Exchange) -> str:
+        """Return the person's words unless they were read before, and note that they are now."""
+        if not exchange.user_text:
+            return ""
+        values: dict[str, Value] = {
+            "owner": exchange.owner,
+            "sentence": _digest(exchange.user_text),
+            "at": to_iso(self._clock()),
+        }
+        is_heard = bool(connection.execute(_IS_HEARD, values).fetchall())
+        connection.execute(_HEAR, values)
+        return "" if exchange.is_resent and is_heard else exchange.user_text
 
     def claim(self, *, limit: int) -> list[Claimed]:
         """Lease the oldest exchanges that nobody works on."""
@@ -147,6 +175,7 @@ class Outbox:
     def purge(self) -> int:
         """Drop exchanges older than 24 hours and return how many went."""
         with self._database.writing() as connection:
+            connection.execute(_PURGE_HEARD, {"before": to_iso(self._clock() - KEEP_HEARD)})
             connection.execute(_PURGE, {"before": to_iso(self._clock() - KEEP)})
             return connection.changes()
 
@@ -156,6 +185,10 @@ class Outbox:
             rows = connection.execute(_STATE, {"max_attempts": MAX_ATTEMPTS}).fetchall()
         waiting, set_aside, oldest = cast("Sequence[tuple[int, int, str | None]]", rows)[0]
         return OutboxState(waiting - set_aside, set_aside, oldest)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _claimed(row: Row) -> Claimed:

@@ -15,14 +15,14 @@ from omniroute_litellm.health import Health
 from omniroute_litellm.identity import Identity, MemoryMode, memory_mode, resolve_owner
 from omniroute_litellm.ledger import Placed
 from omniroute_litellm.live_settings import LiveSettings
-from omniroute_litellm.lookup import Found, Lookup, is_allowed
+from omniroute_litellm.lookup import Found, Lookup, hear, is_allowed
 from omniroute_litellm.placement import BlockForm, Deployment, Placement, block_form
 from omniroute_litellm.receipt import Outcome
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.settings import Origin
 from omniroute_litellm.telemetry import span
 from omniroute_litellm.types import Clock, SessionId, TraceId
-from omniroute_litellm.wire.base import Body, WireFormat, newest_human_text
+from omniroute_litellm.wire.base import Body, WireFormat
 
 READ: Final = "memory.retrieval"
 CAPTURE: Final = "memory.capture"
@@ -165,18 +165,16 @@ class Recall:
         except TimeoutError:
             self._health.count("memory.retrieval.deadline")
             state.fail(Outcome.DEGRADED, "deadline")
-            if found.human_text is None:
+            if state.human_text is None:
                 # No thread of ours was free in time; what was said is learned from all the same.
-                loop.run_in_executor(None, _hear, state, wire, body)
+                loop.run_in_executor(None, hear, state, wire, body)
         except BackendUnavailableError as error:
             self._health.failed(READ, error)
             state.fail(Outcome.ERROR, error.reason)
-            state.human_text = found.human_text
             return
         else:
             if is_allowed(state):
                 self._health.succeeded(READ)
-        state.human_text = found.human_text or state.human_text
         state.reason = state.reason or found.reason
         placed = found.give(state)
         if placed is not None:
@@ -192,7 +190,3 @@ def _attributes(state: RequestState) -> dict[str, str | int | float]:
         "memory.found": len(trace.lines) if trace else 0,
         "memory.ms": receipt.ms,
     }
-
-
-def _hear(state: RequestState, wire: WireFormat, body: Body) -> None:
-    state.human_text = newest_human_text(wire, body)

@@ -68,6 +68,7 @@ class RequestState:
     form: BlockForm | None = None
     delivery: Delivery = Delivery.WHOLE
     answer: str | None = None
+    is_resent: bool = False
     is_recalled: bool = False
     is_captured: bool = False
     is_recorded: bool = False

@@ -169,7 +169,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One human turn and its answer, cleaned, as it waits in the outbox for extraction."""
+    """One human turn and its answer, cleaned, as it waits in the outbox for extraction.
+
+    ``is_resent``: the model had begun to answer the turn before this request, so that its words
+    may have come before.
+    """
 
     request_id: str
     owner: OwnerId
@@ -178,3 +182,4 @@ class Exchange:
     answer_text: str
     model: str
     captured_at: datetime
+    is_resent: bool = False

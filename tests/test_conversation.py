@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omniroute_litellm import conversation
 from omniroute_litellm.conversation import (
     CACHEABLE_BYTES,
     Conversation,
@@ -119,6 +120,7 @@ def test_a_tool_loop_is_told_from_a_new_turn(
 ) -> None:
     """What the model or a tool said behind the newest turn shows that it is under way."""
     assert read(*messages).is_answered is is_answered
+    assert conversation.is_answered(CHAT, {"messages": messages}) is is_answered
 
 
 @pytest.mark.parametrize("nobody", [[], [ANSWER], [user("<b-c>x</b-c>")]])

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -52,6 +53,49 @@ def test_an_exchange_is_kept_once(one: Outbox, clock: FakeClock) -> None:
     """The same request captured twice waits once."""
     one.add(exchange(clock))
     one.add(exchange(clock))
+    assert one.state().waiting == 1
+
+
+@pytest.mark.parametrize(
+    ("is_first_heard", "is_resent", "waiting"),
+    [(True, True, 1), (True, False, 2), (False, True, 1)],
+    ids=["tool loop", "said again", "never heard"],
+)
+def test_a_history_that_is_sent_again_is_no_restatement(
+    one: Outbox,
+    other: Outbox,
+    clock: FakeClock,
+    is_first_heard: bool,
+    is_resent: bool,
+    waiting: int,
+) -> None:
+    """The words of a turn under way are read once; saying them anew counts."""
+    if is_first_heard:
+        one.add(exchange(clock))
+    other.add(replace(exchange(clock, "r2"), is_resent=is_resent))
+    assert one.state().waiting == waiting
+
+
+def test_the_answer_to_a_resent_turn_is_read(one: Outbox, clock: FakeClock) -> None:
+    """Only the words that were heard are left out."""
+    one.add(exchange(clock))
+    one.claim(limit=1)
+    one.add(replace(exchange(clock, "r2"), answer_text="I chose jazz.", is_resent=True))
+    (claimed,) = one.claim(limit=1)
+    assert (claimed.exchange.user_text, claimed.exchange.answer_text) == ("", "I chose jazz.")
+
+
+def test_what_was_heard_is_forgotten_in_time(one: Outbox, clock: FakeClock) -> None:
+    """After a week nobody resends a history; until then the purge of exchanges changes nothing."""
+    one.add(exchange(clock))
+    clock.move(days=2)
+    one.purge()
+    again = replace(exchange(clock, "r2"), is_resent=True)
+    one.add(again)
+    assert one.state().waiting == 0
+    clock.move(days=8)
+    one.purge()
+    one.add(again)
     assert one.state().waiting == 1
 
 

@@ -10,6 +10,12 @@ MAX_CHARACTERS: Final = 65_536
 _MAX_SCANNED: Final = 4 * MAX_CHARACTERS
 """So much of a text is looked through for sections that open before its last part."""
 
+MACHINE_OPENINGS: Final = (
+    "This session is being continued from a previous conversation",  # Claude Code
+    "Another language model started to solve this problem",  # Codex
+)
+"""How agents open the summary that they put in place of a history, as if a person had said it."""
+
 HOLE: Final = "\ufffc"
 """Stands where something was cut out of a line, so that no clause closes over the gap."""
 
@@ -36,6 +42,8 @@ def spoken_prose(text: str) -> str:
     quoted lines, comments, tagged sections and our memory block become blanks; what is cut out of
     the inside of a line, such as inline code, becomes HOLE characters.
     """
+    if text.lstrip().startswith(MACHINE_OPENINGS):
+        return _NOT_NEWLINE.sub(" ", text[-MAX_CHARACTERS:])
     prose = text[-_MAX_SCANNED:]
     prose = _blank(prose, _fences(prose))
     prose = _blank(prose, [match.span() for match in _COMMENT.finditer(prose)])

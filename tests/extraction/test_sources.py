@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omniroute_litellm.extraction.sources import HOLE, MAX_CHARACTERS, has_prose, spoken_prose
+from omniroute_litellm.extraction.sources import (
+    HOLE,
+    MACHINE_OPENINGS,
+    MAX_CHARACTERS,
+    has_prose,
+    spoken_prose,
+)
 from omniroute_litellm.injection import HEADING, render_block, render_line
 
 # text, what is left of it with white space folded and each hole written as one ``_``.
@@ -119,3 +125,13 @@ def test_prose_has_letters_or_digits() -> None:
     assert has_prose("7")
     assert not has_prose(spoken_prose("`code`"))
     assert not has_prose(" \n.!")
+
+
+@pytest.mark.parametrize("opening", MACHINE_OPENINGS)
+def test_a_summary_of_an_agent_is_nobodys_word(opening: str) -> None:
+    """What an agent puts in place of its history is blank, wherever its lines break."""
+    text = f"\n{opening} and so on.\nI'll use pytest."
+    prose = spoken_prose(text)
+    assert not has_prose(prose)
+    assert len(prose) == len(text)
+    assert has_prose(spoken_prose(f"You wrote: {opening}"))

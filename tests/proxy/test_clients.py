@@ -176,8 +176,10 @@ def test_an_agent_on_another_providers_model(
 ) -> None:
     """Translated on its way, a tool loop teaches once, and block and sentence arrive once each."""
     upstream.set_answer(ANSWER)
+    say(lenient_proxy, user_key, "I love jazz.")
+    wait_learned(lenient_proxy, user_key, 1)
     post(lenient_proxy, user_key, agent, opened(), model=model)
-    (first,) = wait_learned(lenient_proxy, user_key, 1)
+    _, first = wait_learned(lenient_proxy, user_key, 2)
     upstream.clear()
     transcript = with_tool_round(opened())
     response = post(lenient_proxy, user_key, agent, transcript, model=model)
@@ -186,7 +188,7 @@ def test_an_agent_on_another_providers_model(
     assert json.dumps(record.body).count(STATEMENT) == 1
     assert streamed_text(agent, response) == ANSWER
     wait_idle(lenient_proxy)
-    (last,) = memories(lenient_proxy, user_key)
+    _, last = memories(lenient_proxy, user_key)
     assert (last["id"], last["key"]) == (first["id"], LEARNED_KEY)
 
 
@@ -258,3 +260,80 @@ def test_memories_carry_the_agents_session(proxy: Proxy, user_key: str, agent: A
     post(proxy, user_key, agent, opened())
     (memory,) = wait_learned(proxy, user_key, 1)
     assert memory["sessionId"] == SESSION
+
+
+# --- to append to tests/proxy/test_clients.py: fail on 0c266a2 ---
+
+
+@each_agent
+def test_a_deleted_memory_stays_deleted(proxy: Proxy, user_key: str, agent: Agent) -> None:
+    """What the owner deleted does not come back with the history of the next tool call."""
+    post(proxy, user_key, agent, opened())
+    (memory,) = wait_learned(proxy, user_key, 1)
+    with proxy.client(user_key) as client:
+        assert client.delete(f"/omniroute/api/memory/{memory['id']}").status_code == 200
+    post(proxy, user_key, agent, with_tool_round(opened()))
+    wait_idle(proxy)
+    assert memories(proxy, user_key) == []
+
+
+@each_agent
+def test_a_correction_outlives_the_history(proxy: Proxy, user_key: str, agent: Agent) -> None:
+    """What the owner rewrote by hand is not undone by the old sentence in a resent history."""
+    post(proxy, user_key, agent, opened())
+    (memory,) = wait_learned(proxy, user_key, 1)
+    corrected = "I prefer tabs in Go alone"
+    with proxy.client(user_key) as client:
+        changed = client.put(
+            f"/omniroute/api/memory/{memory['id']}",
+            json={"content": corrected, "updatedAt": memory["updatedAt"]},
+        )
+    assert changed.status_code == 200, changed.text
+    post(proxy, user_key, agent, with_tool_round(opened()))
+    wait_idle(proxy)
+    assert [found["content"] for found in memories(proxy, user_key)] == [corrected]
+
+
+@each_agent
+def test_a_resent_sentence_is_read_once(proxy: Proxy, user_key: str, agent: Agent) -> None:
+    """A tool call that resends the history extracts nothing: it is no restatement."""
+    post(proxy, user_key, agent, opened())
+    wait_learned(proxy, user_key, 1)
+    wait_idle(proxy)
+    (before,) = memories(proxy, user_key)
+    post(proxy, user_key, agent, with_tool_round(opened()))
+    wait_idle(proxy)
+    (after,) = memories(proxy, user_key)
+    assert after["lastSeenAt"] == before["lastSeenAt"]
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "This session is being continued from a previous conversation that ran out of context."
+        "\n\nSummary:\n8. Current Work:\n   I was editing a.py. I'll use pytest for the tests.\n",
+        "Another language model started to solve this problem and produced a summary of its"
+        " thinking process:\n- I always run the linter first.\n",
+    ],
+    ids=["claude-code", "codex"],
+)
+def test_a_compaction_is_nobodys_word(proxy: Proxy, user_key: str, summary: str) -> None:
+    """The summary that an agent puts in place of its history speaks for the assistant."""
+    agent = CLAUDE_CODE if summary.startswith("This") else CODEX
+    post(proxy, user_key, agent, (Human(summary),))
+    wait_idle(proxy)
+    assert memories(proxy, user_key) == []
+
+
+def test_a_session_inside_of_the_user_id_counts(proxy: Proxy, user_key: str) -> None:
+    """Claude Code's session is read from its metadata where the header got lost on the way."""
+    body = {
+        "model": "claude",
+        "max_tokens": 50,
+        "metadata": {"user_id": '{"device_id": "d", "session_id": "session-in-user-id"}'},
+        "messages": [{"role": "user", "content": "I prefer walnut."}],
+    }
+    with proxy.client(user_key) as client:
+        client.post("/v1/messages", json=body).raise_for_status()
+    (memory,) = wait_learned(proxy, user_key, 1)
+    assert memory["sessionId"] == "session-in-user-id"
