@@ -6,7 +6,9 @@ LiteLLM's data is read here and in the hooks, parsed once into our types, and go
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, cast
 
 import litellm
@@ -36,6 +38,8 @@ REDACTED: Final = "redacted-by-litellm"
 _FLUSH_TIMEOUT_S: Final = 5.0
 
 Data = Mapping[str, Any]
+
+_IS_INTERNAL: ContextVar[bool] = ContextVar("omniroute_internal_call", default=False)
 
 
 def arrival_of(caller: object, data: Data) -> Arrival:
@@ -85,6 +89,25 @@ def deployment_of(kwargs: Data) -> Deployment:
         base_model=base_name,
         takes_system=_takes_system(kwargs, (name, model, base_name)),
     )
+
+
+@contextmanager
+def internal_call() -> Generator[None]:
+    """Mark the calls that this package makes through LiteLLM itself, for as long as it is open.
+
+    They run LiteLLM's hooks like any other call, and in the context of the request that needs
+    them: without a mark they would be given memories and learned from.
+    """
+    token = _IS_INTERNAL.set(True)
+    try:
+        yield
+    finally:
+        _IS_INTERNAL.reset(token)
+
+
+def is_internal() -> bool:
+    """Tell whether the current call is one of our own."""
+    return _IS_INTERNAL.get()
 
 
 def is_redacted(kwargs: Data, answer: str) -> bool:

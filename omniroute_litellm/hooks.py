@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from litellm.integrations.custom_logger import CustomLogger
 
 from omniroute_litellm import gateway
+from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.runtime import Runtime
 from omniroute_litellm.wire.answers import answer_text
 from omniroute_litellm.wire.formats import format_of
@@ -66,7 +67,7 @@ class OmniRouteHandler(CustomLogger):
         self, kwargs: dict[str, Any], call_type: Any
     ) -> dict[str, Any] | None:
         """Place the memory block for the deployment that this attempt calls, copy-on-write."""
-        state = self.runtime.states.find(kwargs.get("litellm_call_id"))
+        state = self._state_of(kwargs)
         wire = format_of(call_type)
         if state is None or wire is None or not state.is_live:
             return None
@@ -111,13 +112,19 @@ class OmniRouteHandler(CustomLogger):
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
         """Capture the exchange durably; extraction follows in the background."""
-        state = self.runtime.states.find(kwargs.get("litellm_call_id"))
+        state = self._state_of(kwargs)
         if state is None or gateway.is_cache_hit(kwargs):
             return
         answer = answer_text(response_obj)
         if gateway.is_redacted(kwargs, answer):
             return
         await self.runtime.capture(state, answer)
+
+    def _state_of(self, kwargs: dict[str, Any]) -> RequestState | None:
+        """Return the state of the request that a call belongs to; our own calls have none."""
+        if gateway.is_internal():
+            return None
+        return self.runtime.states.find(kwargs.get("litellm_call_id"))
 
 
 def start_in_proxy() -> OmniRouteHandler:

@@ -60,6 +60,7 @@ class ProxySetup:
     limits: Mapping[int, int] = field(default_factory=dict[int, int])
     litellm_settings: Settings = field(default_factory=dict[str, Any])
     general_settings: Settings = field(default_factory=dict[str, Any])
+    guardrails: tuple[Settings, ...] = ()
     cwd: Path | None = None
 
 
@@ -112,6 +113,7 @@ def configuration(upstream_url: str, setup: ProxySetup) -> dict[str, Any]:
         },
         "litellm_settings": {"callbacks": callbacks, **setup.litellm_settings},
         "general_settings": {**auth, **setup.general_settings},
+        **({"guardrails": [dict(one) for one in setup.guardrails]} if setup.guardrails else {}),
     }
 
 
