@@ -1,7 +1,8 @@
 """A fake model provider on loopback which records what it is sent.
 
 Faults are chosen by a word in the model name: `fail500`, `fail429`, `ctxfail` (context window),
-`nosys` (refuses system messages), `slow` (late first byte, late pieces).
+`nosys` (refuses a system prompt, with 422 if that is in the name, else 400), `fail400`, `fail422`,
+`slow` (late first byte, late pieces).
 """
 
 import asyncio
@@ -103,9 +104,16 @@ def _fault(model: str, body: Json) -> Response | None:
         # LiteLLM knows a context window error by this wording.
         too_long = "This model's maximum context length is 10 tokens, you requested 4000."
         return _error(400, "invalid_request_error", "context_length_exceeded", too_long)
-    if "nosys" in model and "system" in {turn.get("role") for turn in body.get("messages", ())}:
-        return _error(400, "invalid_request_error", "bad_role", "Role system is not supported.")
+    if "fail4" in model or ("nosys" in model and _has_system(body)):
+        status = 422 if "422" in model else 400
+        return _error(status, "invalid_request_error", "bad_role", "Role system is not supported.")
     return None
+
+
+def _has_system(body: Json) -> bool:
+    turns: list[Json] = body.get("messages", [])
+    prompts = ("system", "instructions", "systemInstruction")
+    return any(turn.get("role") == "system" for turn in turns) or any(map(body.get, prompts))
 
 
 async def _frames(dialect: Dialect, events: list[Json], pause_s: float) -> AsyncIterator[str]:

@@ -38,6 +38,7 @@ OFFLINE: Final = {
     "HF_HUB_OFFLINE": "1",
 }
 FAST_RETRIES: Final = {"INITIAL_RETRY_DELAY": "0.05", "MAX_RETRY_DELAY": "0.1", "JITTER": "0"}
+REFUSING: Final = ("nosys", "nosys422", "fail400", "fail422")
 INHERITED: Final = ("PATH", "LANG", "LC_ALL", "TMPDIR")
 
 Settings = Mapping[str, Any]  # sections of the LiteLLM configuration
@@ -61,6 +62,7 @@ class ProxySetup:
     litellm_settings: Settings = field(default_factory=dict[str, Any])
     general_settings: Settings = field(default_factory=dict[str, Any])
     guardrails: tuple[Settings, ...] = ()
+    router_settings: Settings = field(default_factory=dict[str, Any])
     cwd: Path | None = None
 
 
@@ -70,10 +72,19 @@ def deployments(upstream_url: str) -> dict[str, Settings]:
     v1 = {**key, "api_base": f"{upstream_url}/v1"}
     openai = {
         name: {"model": f"openai/{name}", **v1}
-        for name in ("o1-mini", "fail500", "fail429", "ctxfail", "slow", "nosys")
+        for name in ("o1-mini", "fail500", "fail429", "ctxfail", "slow", *REFUSING)
+    }
+    refusing = {
+        f"{family}-{name}": {"model": f"{provider}/{family}-{name}", **key, "api_base": base}
+        for provider, family, base in (
+            ("anthropic", "claude", upstream_url),
+            ("gemini", "gemini", f"{upstream_url}/v1beta"),
+        )
+        for name in REFUSING
     }
     return {
         **openai,
+        **refusing,
         "gpt": {"model": "openai/gpt-4o", **v1},
         "glm": {"model": "zai/glm-4.6", **v1},
         "claude": {"model": "anthropic/claude-sonnet-4-5", **key, "api_base": upstream_url},
@@ -110,6 +121,7 @@ def configuration(upstream_url: str, setup: ProxySetup) -> dict[str, Any]:
             "disable_cooldowns": True,  # a test that makes a model fail leaves it usable
             "fallbacks": [{"fragile": ["glm"]}],
             "context_window_fallbacks": [{"cramped": ["glm"]}],
+            **setup.router_settings,
         },
         "litellm_settings": {"callbacks": callbacks, **setup.litellm_settings},
         "general_settings": {**auth, **setup.general_settings},
