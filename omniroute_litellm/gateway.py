@@ -6,12 +6,15 @@ LiteLLM's data is read here and in the hooks, parsed once into our types, and go
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 import litellm
+from litellm.integrations.custom_logger import CustomLogger
 from litellm.litellm_core_utils.logging_worker import (  # pyright: ignore[reportMissingTypeStubs]
     GLOBAL_LOGGING_WORKER,
 )
@@ -20,6 +23,7 @@ from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import (  # pyright: ignore[reportMissingTypeStubs]
     user_api_key_auth,
 )
+from litellm.types.router import RetryPolicy  # pyright: ignore[reportMissingTypeStubs]
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.types import Message
@@ -36,6 +40,13 @@ MOUNT_PATH: Final = "/omniroute"
 REDACTED: Final = "redacted-by-litellm"
 """What LiteLLM puts in place of every text while ``turn_off_message_logging`` is on."""
 _FLUSH_TIMEOUT_S: Final = 5.0
+_REFUSED: Final = frozenset({400, 422})
+_REPEAT: Final = ("BadRequestErrorRetries", "DefaultRetries")
+_CAN_REPEAT: Final = (
+    hasattr(CustomLogger, "async_post_call_failure_deployment_hook")
+    and set(_REPEAT) <= RetryPolicy.model_fields.keys()
+)
+"""Whether this LiteLLM tells of a failure before it decides on a repeat (1.105 and newer)."""
 
 Data = Mapping[str, Any]
 
@@ -80,13 +91,15 @@ def deployment_of(kwargs: Data) -> Deployment:
     base_model = info.get("base_model")
     base_name = base_model if isinstance(base_model, str) else None
     provider = kwargs.get("custom_llm_provider")
-    model = name
-    if not isinstance(provider, str) or not provider:
+    if isinstance(provider, str) and provider:
+        model = name.removeprefix(f"{provider}/")  # some routes keep it, the bridges behind do not
+    else:
         model, provider = _split(name, kwargs.get("api_base"))
     return Deployment(
         provider=provider,
         model=model,
         base_model=base_name,
+        host=_host(kwargs.get("api_base") or kwargs.get("base_url")),
         takes_system=_takes_system(kwargs, (name, model, base_name)),
     )
 
@@ -108,6 +121,55 @@ def internal_call() -> Generator[None]:
 def is_internal() -> bool:
     """Tell whether the current call is one of our own."""
     return _IS_INTERNAL.get()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A provider said that it does not take a request as it is.
+
+    ``is_for_form``: the form can have been the reason, and not its length or what it says.
+    """
+
+    is_for_form: bool
+
+
+def refusal_of(error: object) -> Refusal | None:
+    """Return what a provider's 400 or 422 says, None for every other error."""
+    if getattr(error, "status_code", None) not in _REFUSED:
+        return None
+    others = (
+        litellm.exceptions.ContextWindowExceededError,
+        litellm.exceptions.ContentPolicyViolationError,
+    )
+    return Refusal(is_for_form=not isinstance(error, others))
+
+
+def hold_retry_policies(data: MutableMapping[str, Any]) -> dict[str, object] | None:
+    """Give a request retry policies of its own and return them; None where there is no way to.
+
+    LiteLLM asks them after an attempt has failed, so that they can still be filled in then. They
+    begin as the operator's. Without its router LiteLLM would hand the field to the provider.
+    """
+    router: Any = proxy_server.llm_router
+    if not _CAN_REPEAT or router is None or "model_group_retry_policy" in data:
+        return None
+    if not router.get_model_list(model_name=data.get("model")):
+        return None
+    override = _mapping(data.get("router_settings_override")).get("model_group_retry_policy")
+    policies = dict(_mapping(override or router.model_group_retry_policy))
+    data["model_group_retry_policy"] = policies
+    return policies
+
+
+def grant_repeat(policies: MutableMapping[str, object], failed: Data) -> None:
+    """Let LiteLLM repeat a refused call once; an operator who grants more keeps that."""
+    buckets = (_mapping(failed.get("litellm_metadata")), _mapping(failed.get("metadata")))
+    group = next((str(found) for part in buckets if (found := part.get("model_group"))), None)
+    if group is None:
+        return
+    known = policies.get(group)
+    fields = known.model_dump(exclude_none=True) if isinstance(known, RetryPolicy) else known
+    policies[group] = {**dict.fromkeys(_REPEAT, 1), **_positive(_mapping(fields))}
 
 
 def is_redacted(kwargs: Data, answer: str) -> bool:
@@ -212,6 +274,14 @@ def _session_in(user_id: object) -> object:
         return _mapping(json.loads(user_id)).get("session_id")
     except ValueError:
         return None
+
+
+def _positive(counts: Mapping[str, object]) -> dict[str, object]:
+    return {name: count for name, count in counts.items() if name not in _REPEAT or count}
+
+
+def _host(address: object) -> str:
+    return urlsplit(address).netloc.rpartition("@")[2] if isinstance(address, str) else ""
 
 
 def _split(name: str, api_base: object) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -54,13 +54,16 @@ class OmniRouteHandler(CustomLogger):
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
     ) -> None:
-        """Identify the request; change nothing."""
+        """Identify the request; change nothing that a provider gets to see."""
         self.runtime.ensure_started()
         states = self.runtime.states
         if format_of(call_type) is None:
             states.begin(None)
             return
-        states.begin(self.runtime.recall.identify(gateway.arrival_of(user_api_key_dict, data)))
+        state = self.runtime.recall.identify(gateway.arrival_of(user_api_key_dict, data))
+        if state.is_live and state.mode.may_read:
+            state.retry_policies = gateway.hold_retry_policies(data)
+        states.begin(state)
 
     @guarded
     async def async_pre_call_deployment_hook(
@@ -74,6 +77,21 @@ class OmniRouteHandler(CustomLogger):
         deployment = gateway.deployment_of(kwargs)
         placed = await self.runtime.recall.place(state, wire, kwargs, deployment)
         return None if placed is None else {**kwargs, **placed}
+
+    @guarded
+    async def async_post_call_failure_deployment_hook(
+        self,
+        request_data: Mapping[str, Any],
+        exception: Exception,
+        call_type: Any,
+        fallback_depth: int | None = None,
+    ) -> None:
+        """Have a request that was refused with memory in it repeated once without."""
+        state, refusal = self._state_of(request_data), gateway.refusal_of(exception)
+        if state is None or refusal is None or state.retry_policies is None:
+            return
+        if self.runtime.recall.refused(state, is_for_form=refusal.is_for_form):
+            gateway.grant_repeat(state.retry_policies, request_data)
 
     @guarded
     async def async_post_call_response_headers_hook(
@@ -115,12 +133,13 @@ class OmniRouteHandler(CustomLogger):
         state = self._state_of(kwargs)
         if state is None or gateway.is_cache_hit(kwargs):
             return
+        await self.runtime.learn_refusal(state)
         answer = answer_text(response_obj)
         if gateway.is_redacted(kwargs, answer):
             return
         await self.runtime.capture(state, answer)
 
-    def _state_of(self, kwargs: dict[str, Any]) -> RequestState | None:
+    def _state_of(self, kwargs: Mapping[str, Any]) -> RequestState | None:
         """Return the state of the request that a call belongs to; our own calls have none."""
         if gateway.is_internal():
             return None

@@ -1,7 +1,7 @@
 """Which form a deployment takes a memory block in. Pure functions."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -34,12 +34,19 @@ class Deployment:
     """The model that one attempt really calls.
 
     ``takes_system`` is what LiteLLM knows about the system role: None when it says nothing.
+    ``host`` is the address of the server where one is configured, without a path.
     """
 
     provider: str
     model: str
     base_model: str | None = None
     takes_system: bool | None = None
+    host: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name under which this deployment is remembered."""
+        return f"{self.provider}/{self.model}" + (f" at {self.host}" if self.host else "")
 
 
 def block_form(
@@ -54,6 +61,12 @@ def block_form(
         return BlockForm.USER
     strict = {name.casefold() for name in strict_system}
     return BlockForm.MERGED if _is_listed(deployment, strict, built_in=False) else BlockForm.SYSTEM
+
+
+def next_form(preferred: BlockForm, refused: Collection[str]) -> BlockForm | None:
+    """Return the first form that a deployment has not refused, or None when none is left."""
+    ladder = (preferred, BlockForm.MERGED, BlockForm.USER, BlockForm.SYSTEM)
+    return next((form for form in ladder if form not in refused), None)
 
 
 def _is_listed(deployment: Deployment, extra: set[str], *, built_in: bool) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import functools
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -16,8 +16,15 @@ from omniroute_litellm.identity import Identity, MemoryMode, memory_mode, resolv
 from omniroute_litellm.ledger import Placed
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.lookup import Found, Lookup, hear, is_allowed
-from omniroute_litellm.placement import BlockForm, Deployment, Placement, block_form
+from omniroute_litellm.placement import (
+    BlockForm,
+    Deployment,
+    Placement,
+    block_form,
+    next_form,
+)
 from omniroute_litellm.receipt import Outcome
+from omniroute_litellm.refusals import Refusals
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.settings import Origin
 from omniroute_litellm.telemetry import span
@@ -56,6 +63,7 @@ class Recall:
         executor: Executor,
         deadline_s: float,
         remember: Callable[[Placed], None],
+        refusals: Refusals,
         clock: Clock,
     ) -> None:
         self._lookup = lookup
@@ -64,6 +72,7 @@ class Recall:
         self._executor = executor
         self._deadline_s = deadline_s
         self._remember = remember
+        self._refusals = refusals
         self._clock = clock
 
     def identify(self, arrival: Arrival) -> RequestState:
@@ -103,6 +112,10 @@ class Recall:
                 with span("memory.retrieve") as opened:
                     await self._recall(state, wire, body)
                     opened.set_attributes(_attributes(state))
+        state.attempt, state.left_out = deployment.name, ""
+        refused = self._refusals.of(deployment.name)
+        if deployment.name in state.refused:
+            return _without(state, "refused")
         is_first = state.form is None
         blocks = {
             block.ordinal: block.text
@@ -112,9 +125,9 @@ class Recall:
         if not blocks:
             return None
         with span("memory.inject") as opened:
-            fields = self._placed(state, wire, body, deployment, blocks)
+            fields = self._placed(state, wire, body, deployment, blocks, refused)
             opened.set_attributes(
-                {"memory.placement": state.placement, "memory.blocks": len(blocks)}
+                {"memory.placement": state.placed or "none", "memory.blocks": len(blocks)}
             )
         return fields
 
@@ -125,17 +138,47 @@ class Recall:
         body: Body,
         deployment: Deployment,
         blocks: Mapping[int, str],
+        refused: Collection[str],
     ) -> dict[str, object] | None:
-        if state.placement is Placement.TAIL:
+        if state.placement is Placement.TAIL and Placement.TAIL not in refused:
             fields = place_behind_turns(wire, body, blocks)
-            state.form = state.form if fields is None else BlockForm.USER
+            if fields is not None:
+                state.form, state.placed = BlockForm.USER, Placement.TAIL
             return fields
-        state.form = block_form(
+        preferred = block_form(
             deployment,
             no_system=state.settings.no_system_models,
             strict_system=state.settings.strict_system_models,
         )
-        return wire.place_leading(body, state.blocks[0].text, state.form)
+        form = next_form(preferred, refused)
+        if form is None:
+            return _without(state, "deployment_refuses")
+        state.form, state.placed = form, Placement.LEADING
+        return wire.place_leading(body, "\n".join(blocks.values()), form)
+
+    def refused(self, state: RequestState, *, is_for_form: bool) -> bool:
+        """Note that the deployment of this attempt refused the request; tell if it is news.
+
+        It is only where memory was in it and it may go out once more without. ``is_for_form``
+        says whether the form of the memory can have been the reason.
+        """
+        if state.form is None or state.attempt in state.refused:
+            return False
+        form = state.placed if state.placed is Placement.TAIL else state.form
+        state.refused[state.attempt] = form if is_for_form else ""
+        self._health.count("memory.injection.refused")
+        return True
+
+    def lesson(self, state: RequestState) -> tuple[str, str] | None:
+        """Return deployment and form to be remembered as refused, of a request that succeeded.
+
+        The evidence is that the very same request passed without memory. It counts once.
+        """
+        form = state.refused.get(state.attempt)
+        if not form or state.left_out != "refused":
+            return None
+        state.refused[state.attempt] = ""
+        return state.attempt, form
 
     def _gate(self, state: RequestState) -> tuple[Outcome, str] | None:
         """Return why memory stays away from this request altogether, or None."""
@@ -179,6 +222,11 @@ class Recall:
         placed = found.give(state)
         if placed is not None:
             self._remember(placed)
+
+
+def _without(state: RequestState, reason: str) -> None:
+    """Let an attempt go out as the client sent it."""
+    state.form, state.placed, state.left_out = None, None, reason
 
 
 def _attributes(state: RequestState) -> dict[str, str | int | float]:

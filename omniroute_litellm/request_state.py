@@ -46,9 +46,17 @@ class RequestState:
     """One request: who it is for, what it may do, and what memory did so far.
 
     ``settings`` are those at its start, so that a change in between cannot tear a request apart.
-    ``outcome`` and ``reason`` hold what is certain so far; ``blocks`` is empty until
-    something was found: one that leads, or one for each turn that has memory behind it. ``answer``
-    waits there while a stream is under way: only its end tells whether all of it was delivered.
+    ``outcome`` and ``reason`` hold what is certain so far.
+
+    Memory: ``placement`` is where it is to stand; ``blocks`` is empty until something was found,
+    then one that leads, or one for each turn that has memory behind it.
+
+    The last attempt: ``attempt`` names the deployment, ``placed`` and ``form`` say how memory went
+    into it, ``left_out`` why it did not. ``refused`` maps each deployment that refused this
+    request to the form that it refused, ``retry_policies`` is what LiteLLM asks whether to repeat.
+
+    The answer: ``answer`` waits while a stream is under way, since only its end tells whether all
+    of it was delivered.
     """
 
     id: TraceId
@@ -66,6 +74,11 @@ class RequestState:
     placement: Placement = Placement.LEADING
     blocks: tuple[TurnBlock, ...] = ()
     form: BlockForm | None = None
+    placed: Placement | None = None
+    retry_policies: dict[str, object] | None = None
+    attempt: str = ""
+    left_out: str = ""
+    refused: dict[str, str] = field(default_factory=dict[str, str])
     delivery: Delivery = Delivery.WHOLE
     answer: str | None = None
     is_resent: bool = False
@@ -108,10 +121,14 @@ class RequestState:
         placed = self.blocks if is_placed else ()
         memories = {memory for block in placed for memory in block.memory_ids}
         tier = trace.tier if trace is not None and is_placed else "none"
-        outcome = Outcome.INJECTED if is_placed and self.outcome is Outcome.NONE else self.outcome
+        outcome, reason = self.outcome, self.reason
+        if outcome is Outcome.NONE and is_placed:
+            outcome = Outcome.INJECTED
+        elif outcome is Outcome.NONE and self.left_out:
+            outcome, reason = Outcome.DEGRADED, self.left_out
         return Receipt(
             outcome=outcome,
-            reason=self.reason,
+            reason=reason,
             injected=len(memories),
             tokens=sum(estimate_tokens(block.text) for block in placed),
             tier="replay" if placed and tier == "none" else tier,

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +26,7 @@ from omniroute_litellm.paths import DATABASE_NAME, data_directory
 from omniroute_litellm.probe import StoreProbe
 from omniroute_litellm.recall import SETTINGS, Recall
 from omniroute_litellm.receipt import Outcome, Receipt
+from omniroute_litellm.refusals import Refusals
 from omniroute_litellm.replay import Replay
 from omniroute_litellm.request_state import Delivery, RequestState, RequestStates
 from omniroute_litellm.retrieval import Retriever
@@ -54,6 +55,7 @@ _READERS: Final = 4
 _MAX_DEADLINE_DIGITS: Final = 9
 TRACES: Final = "memory.traces"
 LEDGER: Final = "memory.ledger"
+REFUSALS: Final = "memory.refusals"
 HEARTBEAT: Final = "memory.heartbeat"
 OUTBOX: Final = "memory.outbox"
 PURGE: Final = "memory.purge"
@@ -85,6 +87,7 @@ class Runtime:
         self.retriever = Retriever(self.store, clock=clock)
         self.ledger = Ledger(self.database, clock=clock)
         self.outbox = Outbox(self.database, clock=clock, worker=self.worker_id)
+        self.refusals = Refusals(self.database, clock=clock)
         self.workers = Workers(self.database, clock=clock, worker=self.worker_id)
         self.traces = TraceLog(
             self.database, clock=clock, count_access=self.store.count_access_within
@@ -110,10 +113,11 @@ class Runtime:
             executor=self._readers,
             deadline_s=_deadline_ms(environ) / 1000,
             remember=self._remember,
+            refusals=self.refusals,
             clock=clock,
         )
         self._task: asyncio.Task[None] | None = None
-        self._captures: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._is_closed = False
 
@@ -125,6 +129,7 @@ class Runtime:
         """
         try:
             self.settings.refresh()
+            self.refusals.refresh()
         except Exception as error:
             # The start of the proxy: no fault of memory may keep it from serving.
             self.health.failed(SETTINGS, error)
@@ -151,10 +156,10 @@ class Runtime:
         if state is None:
             return
         state.delivery = Delivery.WHOLE if is_whole else Delivery.CUT_OFF
+        if is_whole and state.refused:
+            self._soon(self.learn_refusal(state))
         if state.answer is not None:
-            task = asyncio.get_running_loop().create_task(self.capture(state, state.answer))
-            self._captures.add(task)  # the loop itself holds tasks by weak references alone
-            task.add_done_callback(self._captures.discard)
+            self._soon(self.capture(state, state.answer))
 
     def conclude(self, state: RequestState) -> Receipt:
         """Count and record a request whose answer is about to go out, once; return its receipt."""
@@ -166,6 +171,16 @@ class Runtime:
                 self.metrics.retrieval(state.trace)
             self.traces.record(state)
         return receipt
+
+    async def learn_refusal(self, state: RequestState) -> None:
+        """Remember which form a deployment refused, once the request passed without memory."""
+        lesson = self.recall.lesson(state)
+        if lesson is None:
+            return
+        deployment, form = lesson
+        self.health.count("memory.injection.repeated")
+        logger.warning("memory.injection.refused deployment=%s form=%s", deployment, form)
+        await self._attempt(REFUSALS, lambda: self.refusals.learn(deployment, form))
 
     async def capture(self, state: RequestState, answer: str) -> None:
         """Write an answered exchange to the outbox and wake the extraction.
@@ -184,6 +199,11 @@ class Runtime:
     def _remember(self, placed: Placed) -> None:
         self.ledger.put(placed)
         self._wake.set()
+
+    def _soon(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)  # the loop itself holds tasks by weak references alone
+        task.add_done_callback(self._tasks.discard)
 
     async def run_write(self, work: Callable[[], T]) -> T:
         """Run blocking work on the writer thread."""
@@ -236,6 +256,7 @@ class Runtime:
         tick = 0
         while True:
             await self._attempt(SETTINGS, self.settings.refresh, reads=True)
+            await self._attempt(REFUSALS, self.refusals.refresh, reads=True)
             if tick % HEARTBEAT_EVERY == 0:
                 await self._attempt(HEARTBEAT, self.workers.beat)
                 await self._attempt(OUTBOX, self._show_queue, reads=True)
@@ -288,6 +309,7 @@ class Runtime:
         values = self.settings.current.values
         self.outbox.purge()
         self.ledger.purge()
+        self.refusals.purge()
         self.traces.purge(days=values.trace_days)
         self.store.purge_history(before=self.clock() - timedelta(days=values.history_days))
 

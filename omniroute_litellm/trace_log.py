@@ -11,7 +11,7 @@ from typing import Final, cast
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.sqlite import Connection, Database, Value
 from omniroute_litellm.trace import memory_ids
-from omniroute_litellm.types import Clock, JsonObject, MemoryId, OwnerId, to_iso
+from omniroute_litellm.types import Clock, JsonObject, JsonValue, MemoryId, OwnerId, to_iso
 
 MAX_BUFFERED: Final = 10_000
 
@@ -124,11 +124,13 @@ class TraceLog:
 
 
 def _detail(state: RequestState) -> JsonObject:
+    refused: list[JsonValue] = [*sorted(state.refused)]
     return {
         "callId": state.call_id,
-        "reason": state.reason,
+        "reason": state.receipt().reason,
         "role": state.form,
-        "placement": state.placement if state.form else None,
+        "placement": state.placed,
+        "refused": refused,
         "repeated": sum(block.is_repeated for block in state.blocks) if state.form else 0,
         "trace": state.trace.to_json() if state.trace else None,
     }

@@ -7,6 +7,7 @@ from omniroute_litellm.errors import BackendUnavailableError, UnauthenticatedErr
 from omniroute_litellm.identity import Identity
 from omniroute_litellm.ledger import Ledger, Placed
 from omniroute_litellm.lookup import Lookup
+from omniroute_litellm.refusals import Refusals
 from omniroute_litellm.replay import Replay
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.sqlite import Database
@@ -138,6 +139,11 @@ def lookup_over(retriever: Retriever, database: Database, clock: Clock) -> Looku
     """Return a look-up that replays from a database and retrieves by the given retriever."""
     store = SqliteMemoryStore(database, clock=clock)
     return Lookup(retriever, Replay(Ledger(database, clock=clock), store, clock=clock))
+
+
+def no_refusals(database: Database) -> Refusals:
+    """Return refusals of which none is known."""
+    return Refusals(database, clock=FakeClock())
 
 
 def forget(placed: Placed) -> None:

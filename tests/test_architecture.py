@@ -24,6 +24,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
         "sqlite_store",
         "outbox",
         "ledger",
+        "refusals",
         "telemetry",
         "trace_log",
         "live_settings",

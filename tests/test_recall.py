@@ -21,7 +21,7 @@ from omniroute_litellm.sqlite import Database
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import GLOBAL_OWNER, Scope, SessionId
 from omniroute_litellm.wire.chat import ChatFormat
-from tests.fakes import FakeClock, FakeRetriever, forget, lookup_over
+from tests.fakes import FakeClock, FakeRetriever, forget, lookup_over, no_refusals
 from tests.test_trace import KEPT, answered, failed, trace
 
 ANN: Final = "a" * 64
@@ -50,6 +50,7 @@ class Bench:
             executor=executor,
             deadline_s=30,
             remember=forget,
+            refusals=no_refusals(database),
             clock=clock,
         )
 
@@ -243,6 +244,7 @@ async def test_a_request_that_found_no_thread_is_learned_from(bench: Bench) -> N
             executor=executor,
             deadline_s=0.02,
             remember=forget,
+            refusals=no_refusals(bench.database),
             clock=FakeClock(),
         )
         state = bench.arrive()
@@ -264,6 +266,7 @@ async def test_a_deadline_does_not_count_as_use(bench: Bench) -> None:
             executor=executor,
             deadline_s=0.02,
             remember=forget,
+            refusals=no_refusals(bench.database),
             clock=FakeClock(),
         )
         state = bench.arrive()
@@ -284,6 +287,7 @@ async def test_a_cancelled_request_stays_cancelled(bench: Bench) -> None:
             executor=executor,
             deadline_s=30,
             remember=forget,
+            refusals=no_refusals(bench.database),
             clock=FakeClock(),
         )
         task = asyncio.create_task(recall.place(bench.arrive(), CHAT, BODY, GPT))

@@ -36,7 +36,7 @@ from omniroute_litellm.types import (
     utc_now,
 )
 from omniroute_litellm.wire.formats import FORMATS
-from tests.fakes import forget, lookup_over
+from tests.fakes import forget, lookup_over, no_refusals
 from tests.polling import wait_for
 
 ANN: Final = OwnerId("a" * 64)
@@ -198,6 +198,7 @@ async def test_a_late_retrieval_is_left_behind(runtime: Runtime) -> None:
             executor=executor,
             deadline_s=0.02,
             remember=forget,
+            refusals=no_refusals(runtime.database),
             clock=runtime.clock,
         )
         state = recall.identify(Arrival("c", "gpt", Identity(key=ANN), {}, None))

@@ -2,7 +2,7 @@
 
 Faults are chosen by a word in the model name: `fail500`, `fail429`, `ctxfail` (context window),
 `nosys` (refuses a system prompt, with 422 if that is in the name, else 400), `fail400`, `fail422`,
-`slow` (late first byte, late pieces).
+`nomem` (refuses our block wherever it stands), `slow` (late first byte, late pieces).
 """
 
 import asyncio
@@ -104,6 +104,8 @@ def _fault(model: str, body: Json) -> Response | None:
         # LiteLLM knows a context window error by this wording.
         too_long = "This model's maximum context length is 10 tokens, you requested 4000."
         return _error(400, "invalid_request_error", "context_length_exceeded", too_long)
+    if "nomem" in model and "Memory context:" in json.dumps(body):
+        return _error(400, "invalid_request_error", "bad_text", "No memory, please.")
     if "fail4" in model or ("nosys" in model and _has_system(body)):
         status = 422 if "422" in model else 400
         return _error(status, "invalid_request_error", "bad_role", "Role system is not supported.")

@@ -22,6 +22,7 @@ from omniroute_litellm.api.schemas import (
     NewMemory,
     OneMemory,
     OutboxHealth,
+    RefusedForms,
     SortName,
     Stats,
     StoredMemory,
@@ -160,6 +161,10 @@ def health(request: Request, caller: Admin) -> HealthReport:
         faults=[_fault(fault) for fault in runtime.health.faults],
         last_errors=[_fault(fault) for fault in runtime.health.recent],
         outbox=outbox,
+        refusals=[
+            RefusedForms(deployment=name, forms=dict(forms))
+            for name, forms in runtime.refusals.all().items()
+        ],
         workers=workers,
         counters=dict(runtime.health.counters),
         data_directory=str(runtime.data_directory),

@@ -269,6 +269,13 @@ class OutboxHealth(Body):
     backlog: int
 
 
+class RefusedForms(Body):
+    """A deployment that refused memory: each form, and since when."""
+
+    deployment: str
+    forms: dict[str, str]
+
+
 class HealthReport(Body):
     """Whether memory works, proven by a round trip, and what fails at present."""
 
@@ -280,6 +287,7 @@ class HealthReport(Body):
     faults: list[HealthFault]
     last_errors: list[HealthFault]
     outbox: OutboxHealth | None
+    refusals: list[RefusedForms]
     workers: int
     counters: dict[str, int]
     data_directory: str

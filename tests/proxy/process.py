@@ -85,6 +85,10 @@ def deployments(upstream_url: str) -> dict[str, Settings]:
     return {
         **openai,
         **refusing,
+        # Any name behind these is a deployment of its own, of which nothing is known yet.
+        "any/*": {"model": "openai/*", **v1},
+        "any-claude/*": {"model": "anthropic/*", **key, "api_base": upstream_url},
+        "any-gemini/*": {"model": "gemini/*", **key, "api_base": f"{upstream_url}/v1beta"},
         "gpt": {"model": "openai/gpt-4o", **v1},
         "glm": {"model": "zai/glm-4.6", **v1},
         "claude": {"model": "anthropic/claude-sonnet-4-5", **key, "api_base": upstream_url},

@@ -26,7 +26,7 @@ from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive, MemoryQuery
 from omniroute_litellm.types import JsonValue, Memory, MemorySource, OwnerId, Scope, SessionId
 from omniroute_litellm.wire.chat import ChatFormat
-from tests.fakes import FakeClock, forget, lookup_over
+from tests.fakes import FakeClock, forget, lookup_over, no_refusals
 from tests.polling import wait_for
 from tests.unit.fakes import FakeAuthority, draft, put, state_of
 
@@ -79,6 +79,7 @@ class Bench:
             executor=self.executor,
             deadline_s=deadline_s,
             remember=forget,
+            refusals=no_refusals(self.database),
             clock=self.clock,
         )
 
@@ -186,6 +187,7 @@ class TestRecall:
             executor=ThreadPoolExecutor(1),
             deadline_s=DEADLINE_S,
             remember=forget,
+            refusals=no_refusals(database),
             clock=clock,
         )
         state = recall.identify(Arrival("call", "gpt-4o", ME, {}, None))
