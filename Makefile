@@ -5,7 +5,7 @@ CONFIG ?= config.example.yaml
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo run test nightly clean
+.PHONY: demo run test nightly bench-overhead clean
 
 # A real LiteLLM proxy with memory, a short conversation, and a link to the console.
 # ONCE=1 ends after the conversation.
@@ -23,6 +23,10 @@ test: $(DEV_STAMP)
 # Long soak and kill runs.
 nightly: $(DEV_STAMP)
 	$(BIN)/pytest -m nightly
+
+# What memory costs the proxy: CPU, latency, throughput. Prints figures, asserts nothing.
+bench-overhead: $(DEV_STAMP)
+	$(BIN)/python bench/overhead.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
