@@ -5,7 +5,7 @@ CONFIG ?= config.example.yaml
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo run test nightly agents clean
+.PHONY: demo run test nightly agents oldest bench-overhead bench-prefix clean
 
 # A real LiteLLM proxy with memory, a short conversation, and a link to the console.
 # ONCE=1 ends after the conversation.
@@ -28,6 +28,20 @@ nightly: $(DEV_STAMP)
 # have to be on PATH; a missing one is skipped.
 agents: $(DEV_STAMP)
 	LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/pytest -m agents tests/proxy/test_agents.py
+
+# The contract with LiteLLM on the oldest release that is supported, in an environment of its own.
+oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet -e '.[all,dev]' 'litellm[proxy]==1.94.3'
+	LITELLM_LOCAL_MODEL_COST_MAP=True .venv-oldest/bin/pytest -m 'proxy and contract' tests/proxy
+
+# What memory costs the proxy: CPU, latency, throughput. Prints figures, asserts nothing.
+bench-overhead: $(DEV_STAMP)
+	$(BIN)/python bench/overhead.py
+
+# How much of a prompt stays cached, by where memory stands. Prints figures, asserts nothing.
+bench-prefix: $(DEV_STAMP)
+	$(BIN)/python bench/prefix_cache.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

@@ -19,6 +19,7 @@ import hashlib
 import json
 import random
 import statistics
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast
 
+ROOT: Final = Path(__file__).parents[1]
+if __name__ == "__main__":
+    # As a script Python looks beside this file alone, not where tests is a package.
+    sys.path[0] = str(ROOT)
+
+# ruff: isort: split
 from omniroute_litellm.identity import Identity, resolve_owner
 from omniroute_litellm.injection import HEADING
 from omniroute_litellm.sqlite import Database

@@ -94,7 +94,7 @@ def _within(
         if entry is None or not entry.block:
             continue
         max_tokens -= estimate_tokens(entry.block)
-        if max_tokens < 0:
+        if max_tokens < 0 and kept:  # the first is within a budget of its own
             break
         kept.append(TurnBlock(turn.ordinal, entry.block, tuple(entry.memories), is_repeated=True))
     return tuple(kept)

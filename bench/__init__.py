@@ -1,0 +1,1 @@
+"""Benchmarks: one command for one question. Figures are printed, never asserted."""
