@@ -6,10 +6,12 @@ from typing import Any, Final, cast
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from omniroute_litellm import __version__
 from omniroute_litellm.doctor import HANDLER
 from omniroute_litellm.settings import FIELDS, public_name, variable_of
+from omniroute_litellm.telemetry import Metrics
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -104,3 +106,12 @@ def test_modules_on_the_map_exist() -> None:
     named = set(re.findall(r"`(\w+)`", table))
     existing = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     assert existing <= named
+
+
+def test_readme_names_every_metric() -> None:
+    """Each metric that is exported has a row."""
+    registry = CollectorRegistry()
+    Metrics(registry)
+    for family in registry.collect():
+        suffix = "_total" if family.type == "counter" else ""
+        assert f"`{family.name}{suffix}`" in README, family.name

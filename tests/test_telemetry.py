@@ -13,8 +13,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.health import Health
 from omniroute_litellm.receipt import Outcome, Receipt
+from omniroute_litellm.retrieval import Retriever, VectorTier
+from omniroute_litellm.sqlite import Database
 from omniroute_litellm.telemetry import Metrics, process_metrics, span
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, ListIndex, TopicEmbedder
+from tests.test_lookup import FIRST, Desk
 from tests.test_trace import KEPT, answered, failed, trace
 
 EXPORTER: Final = InMemorySpanExporter()
@@ -113,3 +116,29 @@ def test_a_span_names_the_kind_of_its_error_alone() -> None:
     assert finished.attributes is not None
     assert finished.attributes["error.type"] == "ValueError"
     assert "secret" not in finished.to_json()
+
+
+async def test_a_request_is_told_in_spans(database: Database) -> None:
+    """Retrieval with what it asked of a model, then the placement; figures and codes alone."""
+    desk = Desk(database, OMNIROUTE_MEMORY_STRATEGY="semantic")
+    desk.know("I drink green tea")
+    embedder = TopicEmbedder(is_down=True)
+    tier = VectorTier(ListIndex(), embedder)
+    desk.retriever = Retriever(desk.store, clock=desk.clock, vectors=tier)
+    await desk.ask(FIRST)
+    desk.executor.shutdown()
+    spans = {finished.name: finished for finished in EXPORTER.get_finished_spans()}
+    assert set(spans) == {"memory.embed", "memory.retrieve", "memory.inject"}
+    retrieve = spans["memory.retrieve"]
+    parent = spans["memory.embed"].parent
+    assert parent is not None
+    context = retrieve.get_span_context()
+    assert context is not None
+    assert parent.span_id == context.span_id
+    assert retrieve.attributes is not None
+    assert retrieve.attributes["memory.tier"] == "keyword"
+    assert retrieve.attributes["memory.found"] == 1
+    placed = spans["memory.inject"].attributes
+    assert placed is not None
+    assert placed["memory.placement"] == "leading"
+    assert not any("tea" in finished.to_json() for finished in spans.values())

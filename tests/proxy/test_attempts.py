@@ -1,13 +1,16 @@
 """Every attempt of a request: the right form each time, one block, one extraction."""
 
+from importlib.metadata import version
+
 import pytest
 
 from tests.proxy.chatting import blocks_in, memories, say, wait_idle, wait_learned
 from tests.proxy.process import Proxy
 from tests.upstream import Upstream
 
-pytestmark = pytest.mark.proxy
+pytestmark = [pytest.mark.proxy, pytest.mark.contract]
 
+REPEATS = tuple(map(int, version("litellm").split(".")[:2])) >= (1, 105)
 STATEMENT = "I prefer TypeScript."
 QUESTION = "Which language?"
 
@@ -29,7 +32,8 @@ def test_a_context_window_fallback_takes_its_own_form(
     say(proxy, user_key, QUESTION, model="cramped", stream=stream)
     bodies = [record.body for record in upstream.records()]
     assert bodies[-1]["model"] == "glm-4.6"
-    assert [blocks_in(body) for body in bodies] == [1, 0, 1]  # the second try is without memory
+    # Where LiteLLM can repeat a refused request, the second try is without memory.
+    assert [blocks_in(body) for body in bodies] == ([1, 0, 1] if REPEATS else [1, 1])
     assert bodies[0]["messages"][0]["role"] == "system"
     assert bodies[-1]["messages"][0]["role"] == "user"
 

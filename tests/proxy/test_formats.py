@@ -16,7 +16,7 @@ from tests.proxy.chatting import (
 from tests.proxy.process import Proxy
 from tests.upstream import Upstream
 
-pytestmark = pytest.mark.proxy
+pytestmark = [pytest.mark.proxy, pytest.mark.contract]
 
 STATEMENT: Final = "I prefer TypeScript."
 QUESTION: Final = "Which language should I use?"

@@ -18,7 +18,7 @@ from tests.proxy.process import MASTER_KEY, Proxy, ProxySetup
 from tests.upstream import Upstream
 from tests.upstream_answers import NO_FACT
 
-pytestmark = pytest.mark.proxy
+pytestmark = [pytest.mark.proxy, pytest.mark.contract]
 
 PROBE: Final = Path(__file__).with_name("probe.py")
 EVENT_TIMEOUT_S: Final = 10.0

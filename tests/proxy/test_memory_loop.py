@@ -22,7 +22,7 @@ from tests.proxy.chatting import (
 from tests.proxy.process import MASTER_KEY, Proxy
 from tests.upstream import Upstream
 
-pytestmark = pytest.mark.proxy
+pytestmark = [pytest.mark.proxy, pytest.mark.contract]
 
 REFERENCE: Final = (
     "I prefer TypeScript. I'll use Postgres for this project. "

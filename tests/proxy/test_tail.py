@@ -17,7 +17,7 @@ from tests.proxy.talk import FORMATS, Format, Said, Step, Used, ask, items_of
 from tests.proxy.test_formats import MODELS
 from tests.upstream import Recorded, Upstream
 
-pytestmark = pytest.mark.proxy
+pytestmark = [pytest.mark.proxy, pytest.mark.contract]
 
 CHAT, RESPONSES, MESSAGES, GEMINI = FORMATS
 STATEMENT: Final = "I prefer TypeScript."
