@@ -176,6 +176,8 @@ def circumstances(options: Options, measured: Measured) -> str:
             f"memory sequential: {outcomes(pooled(measured.sequential, with_plugin=True))}",
             f"memory at {CONCURRENCY} at once: "
             f"{outcomes(pooled(measured.concurrent, with_plugin=True))}",
+            "loop blocked: one step of a hook between two awaits, in wall time, with whatever else "
+            "ran on the machine; by CPU: what the loop's thread itself ran in it",
         )
     )
 
