@@ -79,7 +79,7 @@ def answer_error(
         frame=Frame(
             f"Error {status}",
             "error",
-            fault=message if is_down else fault_line(runtime.health),
+            fault=message if is_down else fault_line(runtime),
             is_signed_in=is_signed_in(request),
         ),
         status=status,

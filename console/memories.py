@@ -75,7 +75,7 @@ def ask(
     runtime = _runtime(request)
     memory = runtime.store.get(MemoryId(storable(memory_id)), owner=caller.owner)
     page = DeletePage(
-        frame=Frame("Delete a memory", "memories", fault=fault_line(runtime.health)),
+        frame=Frame("Delete a memory", "memories", fault=fault_line(runtime)),
         state=_state_of(back),
         row=_row(memory, characters=len(memory.content)),
     )
@@ -163,9 +163,7 @@ def _page(
     hits = runtime.traces.hit_rate(query.owner)
     number = query.offset // PAGE_SIZE + 1
     return MemoriesPage(
-        frame=Frame(
-            "Memories", "memories", fault=fault_line(runtime.health), notice=notice, undo=undo
-        ),
+        frame=Frame("Memories", "memories", fault=fault_line(runtime), notice=notice, undo=undo),
         state=state,
         switch=_switch(runtime),
         owners=_owners(runtime, query.owner),

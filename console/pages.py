@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from omniroute_litellm.health import Health
 from omniroute_litellm.identity import MASTER_KEY_TOKEN
+from omniroute_litellm.placement import BlockForm, next_form
+from omniroute_litellm.runtime import Runtime
 from omniroute_litellm.types import OwnerId
 
 _SHOWN: Final = 4
@@ -177,7 +178,12 @@ def owner_label(owner: OwnerId) -> str:
     return f"{owner[:_SHOWN]}…{owner[-_SHOWN:]}"
 
 
-def fault_line(health: Health) -> str | None:
-    """Return the first thing that fails at present, in one line."""
-    faults = health.faults
-    return f"{faults[0].operation}: {faults[0].message}" if faults else None
+def fault_line(runtime: Runtime) -> str | None:
+    """Return what fails at present in one line, or None."""
+    faults = runtime.health.faults
+    if faults:
+        return f"{faults[0].operation}: {faults[0].message}"
+    for deployment, forms in runtime.refusals.all().items():
+        if next_form(BlockForm.SYSTEM, forms) is None:
+            return f"{deployment} refuses memory in every form and gets none"
+    return None
