@@ -75,10 +75,11 @@ class Learning:
     def capture(self, state: RequestState, answer: str) -> bool:
         """Store the exchange of a finished request durably, or keep it for the next try.
 
-        Returns False when there was nothing to capture. Never raises.
+        Returns False when there was nothing to capture. Never raises. Most exchanges hold no
+        fact: looking for one costs less than a write, so those never reach the disk.
         """
         exchange = self.exchange_of(state, answer)
-        if exchange is None:
+        if exchange is None or not self._may_teach(exchange):
             return False
         with self._lock:
             if len(self._backlog) >= BACKLOG_CAPACITY:
@@ -87,6 +88,20 @@ class Learning:
             self._backlog.append(exchange)
         self.flush()
         return True
+
+    def _may_teach(self, exchange: Exchange) -> bool:
+        try:
+            return bool(self._facts_in(exchange))
+        except Exception:
+            # A background job's rule: what cannot be read now is kept, and counted when it is
+            # taken from the outbox.
+            return True
+
+    def _facts_in(self, exchange: Exchange) -> Sequence[Fact]:
+        settings = self._settings.current.values
+        return self._extractor.extract_exchange(
+            exchange.user_text, exchange.answer_text, sources=settings.extract_from
+        )
 
     def exchange_of(self, state: RequestState, answer: str) -> Exchange | None:
         """Return what is to be captured of a finished request, or None: at most once each.
@@ -163,9 +178,7 @@ class Learning:
     def _extract(self, claimed: Claimed) -> None:
         exchange, settings = claimed.exchange, self._settings.current.values
         try:
-            facts = self._extractor.extract_exchange(
-                exchange.user_text, exchange.answer_text, sources=settings.extract_from
-            )
+            facts = self._facts_in(exchange)
             drafts = [_draft(fact, exchange, settings, at=to_iso(self._clock())) for fact in facts]
             self._outbox.settle(claimed, lambda connection: self._store_all(connection, drafts))
         except BackendUnavailableError:

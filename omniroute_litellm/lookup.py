@@ -36,6 +36,12 @@ class Found:
     turn: Turn | None = None
     carried: Carried = field(default_factory=Carried)
     trace: RetrievalTrace | None = None
+    block: str = ""
+
+    def take(self, trace: RetrievalTrace) -> None:
+        """Keep what a retrieval found, rendered here: the event loop has other things to do."""
+        self.block = render_block(trace.lines)
+        self.trace = trace
 
     def give(self, state: RequestState) -> Placed | None:
         """Hand the blocks to a request; return what is to be remembered of its newest turn.
@@ -46,14 +52,14 @@ class Found:
         turn, trace, carried = self.turn, self.trace, self.carried
         if turn is None or state.owner is None:
             if trace is not None:
-                state.keep(trace)
+                state.keep(trace, self.block)
             return None
         known = carried.newest
         fresh = trace.injected if trace is not None else []
         if known is not None and {memory.id for memory in fresh} <= known.memories.keys():
             placed, is_repeated = known, True
         else:
-            block = render_block(trace.lines) if trace is not None else ""
+            block = self.block if trace is not None else ""
             placed, is_repeated = placed_now(turn, state.owner, block, fresh), False
         newest = TurnBlock(turn.ordinal, placed.block, tuple(placed.memories), is_repeated)
         blocks = (*carried.blocks, newest) if placed.block else carried.blocks
@@ -95,11 +101,7 @@ class Lookup:
             retention=timedelta(days=settings.retention_days),
             carried=found.carried.memory_ids,
         )
-
-        def keep(trace: RetrievalTrace) -> None:
-            found.trace = trace
-
-        found.trace = self._retriever.retrieve(request, keep=keep)
+        found.take(self._retriever.retrieve(request, keep=found.take))
 
     def _behind_turns(
         self, state: RequestState, wire: WireFormat, body: Body, scope: Scope, found: Found

@@ -11,7 +11,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 BM25_K1: Final = 1.2
 BM25_B: Final = 0.75
-"""Robertson and Zaragoza, The Probabilistic Relevance Framework (2009), their usual values."""
+"""The usual values of the source below."""
 
 RRF_K: Final = 60
 
@@ -24,32 +24,42 @@ class KeywordScore:
     coverage: float
 
 
-def bm25(
-    postings: Mapping[str, Sequence[Item]], lengths: Mapping[Item, int], *, documents: int
-) -> dict[Item, KeywordScore]:
-    """Score documents for a query by BM25 with binary term frequency.
+@dataclass(frozen=True, slots=True)
+class TermMatch:
+    """What one document shares with a query.
 
-    ``postings`` maps each term of the query to the documents that hold it, ``lengths`` each
-    document to its length in any unit, ``documents`` is how many there are. Memories are single
-    sentences, in which a term hardly occurs twice: its frequency is taken as one. The weight of a
-    term is ``ln(1 + (N - n + 0.5) / (n + 0.5))``, which is never negative.
+    ``weight`` is the sum of the weights of the terms it holds, ``terms`` how many those are,
+    ``length`` its own length in any unit.
     """
-    weights = {
-        term: math.log(1 + (documents - len(found) + 0.5) / (len(found) + 0.5))
-        for term, found in postings.items()
-    }
-    average = sum(lengths.values()) / len(lengths) if lengths else 1.0
-    sums: dict[Item, list[float]] = {}
-    for term, found in postings.items():
-        for document in found:
-            norm = 1 - BM25_B + BM25_B * lengths[document] / max(average, 1.0)
-            entry = sums.setdefault(document, [0.0, 0.0])
-            entry[0] += weights[term] * (BM25_K1 + 1) / (1 + BM25_K1 * norm)
-            entry[1] += 1
-    return {
-        document: KeywordScore(score, matched / len(postings))
-        for document, (score, matched) in sums.items()
-    }
+
+    weight: float
+    terms: int
+    length: int
+
+
+def term_weight(holding: int, *, documents: int) -> float:
+    """Return BM25's weight of a term that so many of the documents hold; never negative.
+
+    ``ln(1 + (N - n + 0.5) / (n + 0.5))``, Robertson and Zaragoza, The Probabilistic Relevance
+    Framework (2009).
+    """
+    return math.log(1 + (max(documents, holding) - holding + 0.5) / (holding + 0.5))
+
+
+def bm25(matches: Mapping[Item, TermMatch], *, terms: int) -> dict[Item, KeywordScore]:
+    """Score documents for a query of so many terms by BM25 with binary term frequency.
+
+    Memories are single sentences, in which a term hardly occurs twice: its frequency is taken as
+    one, so that a score is the sum of the terms' weights times a factor of the length.
+    """
+    lengths = [match.length for match in matches.values()]
+    average = max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
+    scores: dict[Item, KeywordScore] = {}
+    for document, match in matches.items():
+        norm = 1 - BM25_B + BM25_B * match.length / average
+        factor = (BM25_K1 + 1) / (1 + BM25_K1 * norm)
+        scores[document] = KeywordScore(match.weight * factor, match.terms / terms)
+    return scores
 
 
 def fuse_ranks(

@@ -97,9 +97,10 @@ class RequestState:
         """Note what kept memory from doing its part."""
         self.outcome, self.reason = outcome, reason
 
-    def keep(self, trace: RetrievalTrace) -> None:
-        """Take over what a retrieval found, to lead the request."""
-        block = render_block(trace.lines)
+    def keep(self, trace: RetrievalTrace, block: str | None = None) -> None:
+        """Take over what a retrieval found, to lead the request; ``block`` is it rendered."""
+        if block is None:
+            block = render_block(trace.lines)
         found = (TurnBlock(0, block, tuple(memory_ids(trace))),) if block else ()
         self.carry(found, trace, placement=Placement.LEADING)
 

@@ -21,7 +21,11 @@ from omniroute_litellm.vectors.base import QueryEmbedder, VectorIndex
 MAX_NEWEST: Final = 100
 LIST_DEPTH: Final = 20
 """How deep each list goes into the fusion (OmniRoute's MEMORY_VEC_TOP_K)."""
+KEYWORD_DEPTH: Final = 60
+"""How many matches of words are considered: three times the depth of the fusion."""
 MAX_PROFILE: Final = 200
+_PROFILE_GLANCE: Final = 48
+"""Most profiles are full before so many memories."""
 KEYWORD_FLOOR: Final = 0.05
 """The least share of the query's terms that a match must hold: one in twenty.
 
@@ -146,7 +150,10 @@ class Retriever:
     ) -> list[Candidate]:
         """Return the profile set: the newest that fit are kept, in an order that stays."""
         started = self._timer()
-        memories = self._reader.profile(request.scope, alive, limit=MAX_PROFILE)
+        memories = self._reader.profile(request.scope, alive, limit=_PROFILE_GLANCE)
+        is_more = len(memories) == _PROFILE_GLANCE
+        if is_more and sum(map(_cost, memories)) <= request.profile_max_tokens:
+            memories = self._reader.profile(request.scope, alive, limit=MAX_PROFILE)
         steps.append(self._answered("profile", len(memories), started))
         room = request.profile_max_tokens
         kept: list[Candidate] = []
@@ -165,7 +172,7 @@ class Retriever:
         """Return what shares enough words with the query, and what shares too few."""
         started = self._timer()
         hits = self._reader.keyword(
-            request.scope, alive, query=_query_of(request), limit=MAX_NEWEST
+            request.scope, alive, query=_query_of(request), limit=KEYWORD_DEPTH
         )
         steps.append(self._answered("keyword", len(hits), started))
         keyword = [
@@ -242,7 +249,9 @@ def _ranked(tier: str, memories: Sequence[Memory]) -> list[Candidate]:
 
 
 def _fused(keyword: list[Candidate], vector: list[Candidate]) -> list[Candidate]:
-    """Fuse the two lists by rank; with one of them empty the other keeps its order."""
+    """Fuse the two lists by rank; with one of them empty the other stays as it is."""
+    if not keyword or not vector:
+        return keyword or vector
     by_id: dict[MemoryId, Candidate] = {}
     for entry in (*keyword, *vector):
         by_id[entry.memory.id] = _merged(by_id.get(entry.memory.id), entry)
@@ -276,6 +285,10 @@ def _merged(known: Candidate | None, entry: Candidate) -> Candidate:
     )
 
 
+def _costing(entry: Candidate, tokens: int) -> Candidate:
+    return entry if entry.tokens == tokens else replace(entry, tokens=tokens)
+
+
 def _judged(entry: Candidate, request: RetrievalRequest) -> Candidate:
     if not entry.is_injected:
         return entry
@@ -295,7 +308,7 @@ def _within_budget(
     fitted = fit_budget(
         [render_line(entry.memory.content) for entry in wanted], max_tokens=request.max_tokens
     )
-    kept = [replace(wanted[line.position], tokens=line.tokens) for line in fitted]
+    kept = [_costing(wanted[line.position], line.tokens) for line in fitted]
     over = [replace(entry, dropped=Drop.OVER_BUDGET) for entry in wanted[len(fitted) :]]
     return (
         [*kept, *over, *dropped],

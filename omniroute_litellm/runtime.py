@@ -51,7 +51,8 @@ TICK_S: Final = 1.0
 HEARTBEAT_EVERY: Final = 5
 PURGE_EVERY: Final = 3_600
 DRAIN_TIMEOUT_S: Final = 10.0
-_READERS: Final = 4
+_READERS: Final = 2
+"""More retrievals at once only wait for each other's turn at the interpreter."""
 _MAX_DEADLINE_DIGITS: Final = 9
 TRACES: Final = "memory.traces"
 LEDGER: Final = "memory.ledger"
@@ -89,9 +90,7 @@ class Runtime:
         self.outbox = Outbox(self.database, clock=clock, worker=self.worker_id)
         self.refusals = Refusals(self.database, clock=clock)
         self.workers = Workers(self.database, clock=clock, worker=self.worker_id)
-        self.traces = TraceLog(
-            self.database, clock=clock, count_access=self.store.count_access_within
-        )
+        self.traces = TraceLog(self.database, clock=clock, count_uses=self.store.count_uses_within)
         self.learning = Learning(
             self.store,
             self.outbox,

@@ -28,6 +28,7 @@ from omniroute_litellm.store import (
     OwnerSummary,
     Sort,
     Upserted,
+    Uses,
 )
 from omniroute_litellm.text import storable
 from omniroute_litellm.tokens import CHARACTERS_PER_TOKEN
@@ -136,9 +137,11 @@ GROUP BY o.api_key_id ORDER BY max(m.last_seen_at) DESC, o.number
 """
 _COUNT_ACCESS: Final = """
 INSERT INTO memory_access (pk, access_count, last_accessed_at)
-SELECT pk, 1, :at FROM memories WHERE id = :id
+SELECT m.pk, used.value ->> 1, used.value ->> 2
+FROM json_each(:uses) AS used JOIN memories AS m ON m.id = used.value ->> 0 WHERE true
 ON CONFLICT (pk) DO UPDATE SET
-    access_count = access_count + 1, last_accessed_at = excluded.last_accessed_at
+    access_count = access_count + excluded.access_count,
+    last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)
 """
 _FIND_WORD: Final = "SELECT rowid FROM memory_fts WHERE memory_fts MATCH :match"
 _PURGE_HISTORY: Final = "DELETE FROM memory_history WHERE at < :before"
@@ -287,14 +290,12 @@ class SqliteMemoryStore(SqliteMemoryReader):
     def count_access(self, memory_ids: Sequence[MemoryId], *, at: datetime) -> None:
         """Count one use of each memory."""
         with self._database.writing() as connection:
-            for memory_id in memory_ids:
-                self.count_access_within(connection, memory_id, at)
+            self.count_uses_within(connection, [Uses(memory_id, 1, at) for memory_id in memory_ids])
 
-    def count_access_within(
-        self, connection: Connection, memory_id: MemoryId, at: datetime
-    ) -> None:
-        """Do the same for one memory inside a transaction that the caller has opened."""
-        connection.execute(_COUNT_ACCESS, {"id": memory_id, "at": to_iso(at)})
+    def count_uses_within(self, connection: Connection, uses: Sequence[Uses]) -> None:
+        """Count uses inside a transaction that the caller has opened: one statement for all."""
+        rows = [[use.memory_id, use.count, to_iso(use.last)] for use in uses]
+        connection.execute(_COUNT_ACCESS, {"uses": json.dumps(rows)})
 
     def rehearse(self, draft: MemoryDraft, word: str) -> bool:
         """Store a memory, look its word up by keyword, delete it; tell whether it was found.

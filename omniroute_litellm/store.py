@@ -34,6 +34,15 @@ class Upserted:
 
 
 @dataclass(frozen=True, slots=True)
+class Uses:
+    """How often a memory was used, and when for the last time."""
+
+    memory_id: MemoryId
+    count: int
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryChange:
     """What an edit sets; a field that is absent from ``values`` stays as it is.
 

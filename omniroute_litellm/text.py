@@ -35,6 +35,8 @@ def one_line(text: str) -> str:
     is ignorable by default), so that a stored sentence cannot hide text or turn the reading
     direction of what follows it.
     """
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
     folded = _WHITESPACE.sub(" ", text)
     if not folded.isascii():
         folded = "".join(

@@ -85,8 +85,11 @@ class RetrievalTrace:
         failed = (outcome.reason for outcome in self.tiers if not outcome.answered)
         return next((reason for reason in failed if reason), None)
 
-    def to_json(self) -> JsonObject:
-        """Render without any content: ids, ranks, scores, counts, times and reasons."""
+    def to_json(self, *, limit: int | None = None) -> JsonObject:
+        """Render without any content: ids, ranks, scores, counts, times and reasons.
+
+        ``limit`` bounds the candidates; how many there were stands beside them.
+        """
         tiers: list[JsonValue] = [
             {
                 "tier": outcome.tier,
@@ -97,7 +100,7 @@ class RetrievalTrace:
             }
             for outcome in self.tiers
         ]
-        candidates: list[JsonValue] = [_candidate_json(entry) for entry in self.candidates]
+        candidates: list[JsonValue] = [_candidate_json(entry) for entry in self.candidates[:limit]]
         return {
             "at": to_iso(self.at),
             "strategy": self.strategy,
@@ -105,6 +108,8 @@ class RetrievalTrace:
             "tokens": self.tokens,
             "ms": round(self.ms, 3),
             "tiers": tiers,
+            "considered": len(self.candidates),
+            "injected": sum(entry.is_injected for entry in self.candidates),
             "candidates": candidates,
         }
 

@@ -3,17 +3,20 @@
 import json
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, cast
 
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.sqlite import Connection, Database, Value
+from omniroute_litellm.store import Uses
 from omniroute_litellm.trace import memory_ids
 from omniroute_litellm.types import Clock, JsonObject, JsonValue, MemoryId, OwnerId, to_iso
 
 MAX_BUFFERED: Final = 10_000
+MAX_CANDIDATES: Final = 40
+"""Candidates that a record names: the first ones are those that were injected."""
 
 _ADD: Final = """
 INSERT INTO traces (id, api_key_id, at, model, outcome, injected, tokens, retrieved, detail)
@@ -52,11 +55,11 @@ class TraceLog:
         database: Database,
         *,
         clock: Clock,
-        count_access: Callable[[Connection, MemoryId, datetime], None],
+        count_uses: Callable[[Connection, Sequence[Uses]], None],
     ) -> None:
         self._database = database
         self._clock = clock
-        self._count_access = count_access
+        self._count_uses = count_uses
         self._lock = threading.Lock()
         self._buffer: deque[RequestState] = deque(maxlen=MAX_BUFFERED)
         self.dropped = 0
@@ -83,10 +86,13 @@ class TraceLog:
                     self._write(connection, state)
                 except ValueError:  # a value that no store takes, at no time
                     self.dropped += 1
+            self._count_uses(connection, _uses(batch))
         with self._lock:
             for state in batch:
                 if self._buffer and self._buffer[0] is state:
                     self._buffer.popleft()
+                # A state lives on until its request is forgotten: this is most of its weight.
+                state.trace = None
         return len(batch)
 
     def purge(self, *, days: int) -> int:
@@ -118,9 +124,19 @@ class TraceLog:
             "detail": json.dumps(_detail(state)),
         }
         connection.execute(_ADD, values)
-        if state.trace is not None and receipt.injected:
-            for memory_id in memory_ids(state.trace):
-                self._count_access(connection, memory_id, state.started_at)
+
+
+def _uses(batch: Sequence[RequestState]) -> list[Uses]:
+    """Return how often each memory was put into a request that had not carried it before."""
+    found: dict[MemoryId, Uses] = {}
+    for state in batch:
+        if state.trace is None or state.form is None:
+            continue
+        for memory_id in memory_ids(state.trace):
+            known = found.get(memory_id)
+            last = state.started_at if known is None else max(known.last, state.started_at)
+            found[memory_id] = Uses(memory_id, (known.count if known else 0) + 1, last)
+    return list(found.values())
 
 
 def _detail(state: RequestState) -> JsonObject:
@@ -132,5 +148,5 @@ def _detail(state: RequestState) -> JsonObject:
         "placement": state.placed,
         "refused": refused,
         "repeated": sum(block.is_repeated for block in state.blocks) if state.form else 0,
-        "trace": state.trace.to_json() if state.trace else None,
+        "trace": state.trace.to_json(limit=MAX_CANDIDATES) if state.trace else None,
     }

@@ -33,6 +33,8 @@ def to_iso(moment: datetime) -> str:
 def from_iso(text: str) -> datetime:
     """Read an ISO 8601 moment; a moment without a zone counts as UTC. Raise ValueError else."""
     moment = datetime.fromisoformat(text)
+    if moment.tzinfo is UTC:  # what this package writes: nothing to convert
+        return moment
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -1,12 +1,13 @@
 """Small stand-ins for what surrounds the code under test."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from omniroute_litellm.errors import BackendUnavailableError, UnauthenticatedError
 from omniroute_litellm.identity import Identity
 from omniroute_litellm.ledger import Ledger, Placed
 from omniroute_litellm.lookup import Lookup
+from omniroute_litellm.ranking import KeywordScore, TermMatch, bm25, term_weight
 from omniroute_litellm.refusals import Refusals
 from omniroute_litellm.replay import Replay
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever
@@ -86,6 +87,19 @@ class ListIndex:
     def count(self, scope: Scope) -> int:
         """Count the vectors of a scope."""
         return sum(record.owner in scope.owners for record in self._records.values())
+
+
+def bm25_of(
+    postings: Mapping[str, Sequence[int]], lengths: Mapping[int, int], *, documents: int
+) -> dict[int, KeywordScore]:
+    """Score documents by which of them hold each term of a query."""
+    matches: dict[int, TermMatch] = {}
+    for holding in postings.values():
+        weight = term_weight(len(holding), documents=documents)
+        for document in holding:
+            known = matches.get(document, TermMatch(0.0, 0, lengths[document]))
+            matches[document] = TermMatch(known.weight + weight, known.terms + 1, known.length)
+    return bm25(matches, terms=len(postings))
 
 
 class FakeTimer:

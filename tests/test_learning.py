@@ -181,9 +181,15 @@ def test_what_nobody_said_is_not_written(bench: Bench) -> None:
     assert "secret" not in claimed.exchange.user_text + claimed.exchange.answer_text
 
 
+def test_what_holds_no_fact_is_not_written(bench: Bench) -> None:
+    """Most of what is said teaches nothing, and costs no write."""
+    assert not bench.learning.capture(bench.finished("Which tea is best?"), "Any of them.")
+    assert bench.outbox.state().waiting == 0
+
+
 def test_a_long_text_keeps_its_end(bench: Bench) -> None:
     """Of more than 64 KiB the last part is written."""
-    bench.learning.capture(bench.finished("word " * 30_000 + "I prefer tea."), "")
+    bench.learning.capture(bench.finished("A word. " * 20_000 + "I prefer tea."), "")
     (claimed,) = bench.outbox.claim(limit=1)
     assert len(claimed.exchange.user_text) <= MAX_CHARACTERS
     assert claimed.exchange.user_text.endswith("I prefer tea.")

@@ -218,7 +218,7 @@ async def test_without_a_key_no_key_opens() -> None:
 def traces(database: Database, clock: FakeClock) -> TraceLog:
     """Hand out an empty record of requests."""
     store = SqliteMemoryStore(database, clock=clock)
-    return TraceLog(database, clock=clock, count_access=store.count_access_within)
+    return TraceLog(database, clock=clock, count_uses=store.count_uses_within)
 
 
 def test_requests_are_recorded_once(traces: TraceLog, clock: FakeClock) -> None:
@@ -247,7 +247,7 @@ def test_a_full_buffer_drops_the_oldest(
     """While nothing can be written, memory stays bounded and the loss is counted."""
     monkeypatch.setattr(trace_log_module, "MAX_BUFFERED", 2)
     store = SqliteMemoryStore(database, clock=clock)
-    log = TraceLog(database, clock=clock, count_access=store.count_access_within)
+    log = TraceLog(database, clock=clock, count_uses=store.count_uses_within)
     for number in range(3):
         log.record(state(clock, number))
     assert log.dropped == 1

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omniroute_litellm.injection import render_block, render_line
-from omniroute_litellm.ranking import bm25, fit_budget, fuse_ranks
+from omniroute_litellm.ranking import fit_budget, fuse_ranks
 from omniroute_litellm.text import one_line
+from tests.fakes import bm25_of
 
 RANKED = st.lists(st.integers(0, 30), unique=True, max_size=25)
 POSTINGS = st.dictionaries(
@@ -41,7 +42,7 @@ def test_fusion_with_nothing_keeps_the_order(ranked: list[int]) -> None:
 @given(POSTINGS)
 def test_scores_are_bounded(postings: dict[str, list[int]]) -> None:
     """Scores are never negative, coverage is a share, and only matching documents are scored."""
-    scores = bm25(postings, LENGTHS, documents=10)
+    scores = bm25_of(postings, LENGTHS, documents=10)
     assert set(scores) == {document for found in postings.values() for document in found}
     for score in scores.values():
         assert score.score >= 0
@@ -53,8 +54,8 @@ def test_a_further_match_never_costs(postings: dict[str, list[int]], document: i
     """A document that matches one more word of the query scores higher than it did."""
     known = {term: found for term, found in postings.items() if term != "f"}
     others = [other for other in LENGTHS if other != document][:3]
-    without = bm25({**known, "f": others}, LENGTHS, documents=10)
-    with_it = bm25({**known, "f": [*others, document]}, LENGTHS, documents=10)
+    without = bm25_of({**known, "f": others}, LENGTHS, documents=10)
+    with_it = bm25_of({**known, "f": [*others, document]}, LENGTHS, documents=10)
     before = without[document].coverage if document in without else 0.0
     assert with_it[document].coverage > before
 

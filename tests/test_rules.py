@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from omniroute_litellm.injection import FRAMING, HEADING, render_block, render_line
 from omniroute_litellm.placement import BlockForm, Deployment, block_form
-from omniroute_litellm.ranking import RRF_K, bm25, fit_budget, fuse_ranks
+from omniroute_litellm.ranking import RRF_K, fit_budget, fuse_ranks
 from omniroute_litellm.receipt import Outcome, Receipt
 from omniroute_litellm.text import one_line, storable
 from omniroute_litellm.tokens import cut_to_tokens, estimate_tokens
 from omniroute_litellm.types import TraceId, from_iso, to_iso, utc_now
+from tests.fakes import bm25_of
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
 LISTS = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=25), max_size=3)
@@ -95,7 +96,7 @@ def test_the_budget_keeps_a_prefix(lines: list[str], budget: int) -> None:
 
 def test_rare_words_weigh_more() -> None:
     """A document that holds the rare word beats one that holds the common one."""
-    scores = bm25({"rare": [1], "common": [1, 2, 3]}, {1: 10, 2: 10, 3: 10}, documents=10)
+    scores = bm25_of({"rare": [1], "common": [1, 2, 3]}, {1: 10, 2: 10, 3: 10}, documents=10)
     assert scores[1].score > scores[2].score > 0
     assert scores[1].coverage == pytest.approx(1)
     assert scores[2].coverage == pytest.approx(0.5)
@@ -103,9 +104,9 @@ def test_rare_words_weigh_more() -> None:
 
 def test_shorter_documents_win() -> None:
     """Of two documents with the same word the shorter one is more about it."""
-    scores = bm25({"word": [1, 2]}, {1: 10, 2: 100}, documents=5)
+    scores = bm25_of({"word": [1, 2]}, {1: 10, 2: 100}, documents=5)
     assert scores[1].score > scores[2].score
-    assert bm25({}, {}, documents=0) == {}
+    assert bm25_of({}, {}, documents=0) == {}
 
 
 @given(st.lists(ANY_TEXT, max_size=5))

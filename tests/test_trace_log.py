@@ -21,7 +21,7 @@ ANN: Final = OwnerId("ann")
 @pytest.fixture
 def log(database: Database, store: SqliteMemoryStore, clock: FakeClock) -> TraceLog:
     """Hand out an empty record."""
-    return TraceLog(database, clock=clock, count_access=store.count_access_within)
+    return TraceLog(database, clock=clock, count_uses=store.count_uses_within)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.proxy
 CHAT, _, _, GEMINI = FORMATS
 QUESTION: Final[tuple[Step, ...]] = (Said("user", "Which language?"),)
 LEARN_TIMEOUT_S: Final = 20.0
+LETTERS: Final = str.maketrans("0123456789", "ghijklmnop")
 FAMILIES: Final = {"any": "openai", "any-claude": "anthropic", "any-gemini": "gemini"}
 
 
@@ -32,8 +33,8 @@ def proxy(proxy_factory: ProxyFactory) -> Iterator[Proxy]:
 
 
 def fresh(fault: str, family: str = "any") -> str:
-    """Return a model that nobody has called before, with a fault."""
-    return f"{family}/{fault}-{uuid4().hex[:8]}"
+    """Return a model that nobody has called before, with a fault; digits would name another."""
+    return f"{family}/{fault}-{uuid4().hex[:8].translate(LETTERS)}"
 
 
 def post(proxy: Proxy, form: Format, model: str, *, stream: bool = False) -> httpx.Response:

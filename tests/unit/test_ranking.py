@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omniroute_litellm.ranking import bm25, fit_budget, fuse_ranks
+from omniroute_litellm.ranking import fit_budget, fuse_ranks
 from omniroute_litellm.tokens import estimate_tokens
+from tests.fakes import bm25_of
 
 RANKED: Final = st.lists(st.integers(0, 12), unique=True, max_size=8)
 LISTS: Final = st.lists(RANKED, max_size=3)
@@ -23,51 +24,51 @@ class TestBm25:
     def test_scores_what_holds_a_term(self, postings: dict[str, set[int]]) -> None:
         """Exactly the documents that hold a term get a score."""
         lists = {term: sorted(found) for term, found in postings.items()}
-        scores = bm25(lists, dict.fromkeys(range(10), 5), documents=10)
+        scores = bm25_of(lists, dict.fromkeys(range(10), 5), documents=10)
         assert set(scores) == set[int]().union(*postings.values())
 
     @given(st.dictionaries(st.text(max_size=3), st.sets(st.integers(0, 9)), max_size=5))
     def test_scores_are_positive(self, postings: dict[str, set[int]]) -> None:
         """No word is so common that it counts against a document."""
         lists = {term: sorted(found) for term, found in postings.items()}
-        scores = bm25(lists, dict.fromkeys(range(10), 5), documents=10)
+        scores = bm25_of(lists, dict.fromkeys(range(10), 5), documents=10)
         assert all(entry.score > 0 for entry in scores.values())
 
     @given(st.dictionaries(st.text(max_size=3), st.sets(st.integers(0, 9)), max_size=5))
     def test_coverage_is_a_share(self, postings: dict[str, set[int]]) -> None:
         """The coverage lies between nothing and the whole query."""
         lists = {term: sorted(found) for term, found in postings.items()}
-        scores = bm25(lists, dict.fromkeys(range(10), 5), documents=10)
+        scores = bm25_of(lists, dict.fromkeys(range(10), 5), documents=10)
         assert all(0 < entry.coverage <= 1 + 1e-9 for entry in scores.values())
 
     def test_rare_word_weighs_more(self) -> None:
         """The document with the rarer word wins."""
         postings = {"rare": [1], "common": [2, 3, 4]}
-        scores = bm25(postings, dict.fromkeys(range(10), 5), documents=10)
+        scores = bm25_of(postings, dict.fromkeys(range(10), 5), documents=10)
         assert scores[1].score > scores[2].score
 
     def test_shorter_document_wins(self) -> None:
         """Of two documents with the same word the shorter one wins."""
-        scores = bm25({"word": [1, 2]}, {1: 10, 2: 100}, documents=2)
+        scores = bm25_of({"word": [1, 2]}, {1: 10, 2: 100}, documents=2)
         assert scores[1].score > scores[2].score
 
     def test_length_leaves_coverage(self) -> None:
         """The coverage does not depend on the length."""
-        scores = bm25({"word": [1, 2]}, {1: 10, 2: 100}, documents=2)
+        scores = bm25_of({"word": [1, 2]}, {1: 10, 2: 100}, documents=2)
         assert scores[1].coverage == scores[2].coverage == 1
 
     def test_second_word_raises(self) -> None:
         """A document with one more word of the query scores higher."""
-        scores = bm25({"a": [1, 2], "b": [1, 3]}, {1: 5, 2: 5, 3: 5}, documents=3)
+        scores = bm25_of({"a": [1, 2], "b": [1, 3]}, {1: 5, 2: 5, 3: 5}, documents=3)
         assert scores[1].score > max(scores[2].score, scores[3].score)
 
     def test_empty_documents_score(self) -> None:
         """Documents without any length divide by nothing."""
-        assert bm25({"a": [1]}, {1: 0}, documents=1)[1].coverage == 1
+        assert bm25_of({"a": [1]}, {1: 0}, documents=1)[1].coverage == 1
 
     def test_no_terms_score_nothing(self) -> None:
         """A query without words scores no document."""
-        assert bm25({}, {}, documents=3) == {}
+        assert bm25_of({}, {}, documents=3) == {}
 
 
 class TestFusion:

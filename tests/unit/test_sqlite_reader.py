@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omniroute_litellm.sqlite import Database
-from omniroute_litellm.sqlite_reader import MAX_QUERY_TERMS, query_terms
+from omniroute_litellm.sqlite_reader import MATCH_DEPTH, MAX_QUERY_TERMS, query_terms
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive, MemoryChange
 from omniroute_litellm.types import (
@@ -358,11 +358,12 @@ class TestKeyword:
         assert store.keyword(scope_of(), alive, query="jazz trumpet", limit=9) == before
 
     def test_dead_memories_do_not_rank(self, store: SqliteMemoryStore, alive: Alive) -> None:
-        """What may not be read changes no score."""
+        """What may not be read takes no place, however much of it there is."""
         put(store, draft("a", "jazz lesson"))
-        before = store.keyword(scope_of(), alive, query="jazz", limit=9)
-        put(store, draft("b", "jazz", status=MemoryStatus.QUARANTINED))
-        assert store.keyword(scope_of(), alive, query="jazz", limit=9) == before
+        for number in range(MATCH_DEPTH + 5):
+            put(store, draft(f"b{number}", "jazz", status=MemoryStatus.QUARANTINED))
+        hits = store.keyword(scope_of(), alive, query="jazz", limit=9)
+        assert [hit.memory.key for hit in hits] == ["a"]
 
     @settings(
         max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

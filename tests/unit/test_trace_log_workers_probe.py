@@ -24,7 +24,7 @@ SECRET_WORDS: Final = "the crown jewels"
 @pytest.fixture
 def log(database: Database, store: SqliteMemoryStore, clock: FakeClock) -> TraceLog:
     """Hand out an empty record."""
-    return TraceLog(database, clock=clock, count_access=store.count_access_within)
+    return TraceLog(database, clock=clock, count_uses=store.count_uses_within)
 
 
 def trace_of(clock: FakeClock, *memories: Memory, dropped: Drop | None = None) -> RetrievalTrace:
