@@ -1,7 +1,7 @@
 """The one retrieval: production, preview and console call it, and it explains itself."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -12,7 +12,6 @@ from omniroute_litellm.ranking import fit_budget, fuse_ranks
 from omniroute_litellm.settings import Strategy
 from omniroute_litellm.store import Alive, MemoryReader
 from omniroute_litellm.telemetry import span
-from omniroute_litellm.text import one_line
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import Candidate, Drop, RetrievalTrace, TierOutcome
 from omniroute_litellm.types import Clock, Memory, MemoryId, Scope
@@ -32,6 +31,7 @@ KEYWORD_FLOOR: Final = 0.05
 Counted, not weighted: a term that every memory holds weighs nothing and is still the topic.
 """
 MAX_QUERY_CHARACTERS: Final = 8_000
+_BLANK: Final = render_line("")
 _SMALLEST_LINE_TOKENS: Final = 2
 _LATE: Final = TierOutcome("vector", answered=False, candidates=0, ms=0.0, reason="deadline")
 
@@ -140,10 +140,13 @@ class Retriever:
         memories = self._reader.all_if_few(
             request.scope, alive, at_most=budget // _SMALLEST_LINE_TOKENS
         )
-        if memories is None or sum(map(_cost, memories)) > budget:
+        if memories is None:
+            return None
+        found = _ranked("all", memories)
+        if _cost(found) > budget:
             return None
         steps.append(self._answered("all", len(memories), started))
-        return _ranked("all", memories)
+        return found
 
     def _profile(
         self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
@@ -151,14 +154,15 @@ class Retriever:
         """Return the profile set: the newest that fit are kept, in an order that stays."""
         started = self._timer()
         memories = self._reader.profile(request.scope, alive, limit=_PROFILE_GLANCE)
-        is_more = len(memories) == _PROFILE_GLANCE
-        if is_more and sum(map(_cost, memories)) <= request.profile_max_tokens:
+        found = _ranked("profile", memories)
+        if len(found) == _PROFILE_GLANCE and _cost(found) <= request.profile_max_tokens:
             memories = self._reader.profile(request.scope, alive, limit=MAX_PROFILE)
+            found = _ranked("profile", memories)
         steps.append(self._answered("profile", len(memories), started))
         room = request.profile_max_tokens
         kept: list[Candidate] = []
         dropped: list[Candidate] = []
-        for candidate in _ranked("profile", memories):
+        for candidate in found:
             room -= candidate.tokens
             if room >= 0:
                 kept.append(candidate)
@@ -176,11 +180,10 @@ class Retriever:
         )
         steps.append(self._answered("keyword", len(hits), started))
         keyword = [
-            Candidate(
-                memory=hit.memory,
+            _candidate(
+                hit.memory,
                 ranks={"keyword": rank},
                 scores={"bm25": hit.score, "coverage": hit.coverage},
-                tokens=_cost(hit.memory),
                 dropped=None if hit.coverage >= KEYWORD_FLOOR else Drop.BELOW_FLOOR,
             )
             for rank, hit in enumerate(hits, start=1)
@@ -214,11 +217,10 @@ class Retriever:
             raise BackendUnavailableError(message, reason="vector_empty")
         by_id = self._reader.by_ids(scope, alive, [hit.memory_id for hit in hits])
         return [
-            Candidate(
-                memory=by_id[hit.memory_id],
+            _candidate(
+                by_id[hit.memory_id],
                 ranks={"vector": rank},
                 scores={"similarity": hit.similarity},
-                tokens=_cost(by_id[hit.memory_id]),
             )
             for rank, hit in enumerate(hits, start=1)
             if hit.memory_id in by_id
@@ -233,17 +235,24 @@ def _query_of(request: RetrievalRequest) -> str:
     return request.query[-MAX_QUERY_CHARACTERS:]
 
 
-def _is_visible(entry: Candidate) -> bool:
-    return bool(one_line(entry.memory.content))
+def _candidate(
+    memory: Memory,
+    *,
+    ranks: Mapping[str, int],
+    scores: Mapping[str, float],
+    dropped: Drop | None = None,
+) -> Candidate:
+    line = render_line(memory.content)
+    return Candidate(memory, ranks, scores, estimate_tokens(line), dropped, line)
 
 
-def _cost(memory: Memory) -> int:
-    return estimate_tokens(render_line(memory.content))
+def _cost(found: Sequence[Candidate]) -> int:
+    return sum(entry.tokens for entry in found)
 
 
 def _ranked(tier: str, memories: Sequence[Memory]) -> list[Candidate]:
     return [
-        Candidate(memory=memory, ranks={tier: rank}, scores={}, tokens=_cost(memory))
+        _candidate(memory, ranks={tier: rank}, scores={})
         for rank, memory in enumerate(memories, start=1)
     ]
 
@@ -292,7 +301,7 @@ def _costing(entry: Candidate, tokens: int) -> Candidate:
 def _judged(entry: Candidate, request: RetrievalRequest) -> Candidate:
     if not entry.is_injected:
         return entry
-    if not _is_visible(entry):
+    if entry.line == _BLANK:
         return replace(entry, dropped=Drop.BLANK)
     is_carried = entry.memory.id in request.carried
     return replace(entry, dropped=Drop.CARRIED) if is_carried else entry
@@ -305,9 +314,7 @@ def _within_budget(
     judged = [_judged(entry, request) for entry in found]
     wanted = [entry for entry in judged if entry.is_injected]
     dropped = [entry for entry in judged if not entry.is_injected]
-    fitted = fit_budget(
-        [render_line(entry.memory.content) for entry in wanted], max_tokens=request.max_tokens
-    )
+    fitted = fit_budget([entry.line for entry in wanted], max_tokens=request.max_tokens)
     kept = [_costing(wanted[line.position], line.tokens) for line in fitted]
     over = [replace(entry, dropped=Drop.OVER_BUDGET) for entry in wanted[len(fitted) :]]
     return (

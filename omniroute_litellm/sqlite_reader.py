@@ -8,8 +8,8 @@ from typing import Final, cast
 
 from omniroute_litellm import stopwords
 from omniroute_litellm.ranking import KeywordScore, TermMatch, bm25, term_weight
-from omniroute_litellm.sqlite import Connection, Database, Row, Value, quoted, tokenizer
-from omniroute_litellm.sqlite_rows import COLUMNS, JOINED, memory_of
+from omniroute_litellm.sqlite import Connection, Database, Value, quoted, tokenizer
+from omniroute_litellm.sqlite_rows import COLUMNS, JOINED, JSON_COLUMNS, memory_of, memory_of_json
 from omniroute_litellm.store import Alive, KeywordHit
 from omniroute_litellm.types import Memory, MemoryId, Scope, to_iso
 
@@ -34,7 +34,7 @@ _IN_RANGE: Final = f"m.pk BETWEEN :first AND :last AND {_ALIVE}"
 # Each list comes as one row of JSON: the driver gives up the interpreter's lock at each row, and
 # beside a busy thread it waits for the lock longer than the search takes.
 _LISTED: Final = f"""
-SELECT json_group_array(json_array({COLUMNS})) FROM {JOINED} WHERE m.pk IN ({{keys}})
+SELECT json_group_array(json_array({JSON_COLUMNS})) FROM {JOINED} WHERE m.pk IN ({{keys}})
 """
 _NEWEST: Final = _LISTED.format(
     keys=f"""SELECT m.pk FROM memories AS m WHERE m.api_key_id = :owner AND {_ALIVE}
@@ -240,8 +240,8 @@ def _alive(scope: Scope, alive: Alive) -> dict[str, Value]:
 def _memories(connection: Connection, sql: str, values: Mapping[str, Value]) -> dict[int, Memory]:
     """Return the memories of one statement by their integer keys."""
     (row,) = connection.execute(sql, values).fetchall()
-    rows = cast("list[Row]", json.loads(str(row[0])))
-    return {cast("int", each[_PK]): memory_of(each) for each in rows}
+    rows = cast("list[list[object]]", json.loads(str(row[0])))
+    return {cast("int", each[_PK]): memory_of_json(each) for each in rows}
 
 
 def _best(connection: Connection, scores: dict[int, KeywordScore], limit: int) -> list[KeywordHit]:

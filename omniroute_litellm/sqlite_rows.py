@@ -1,7 +1,7 @@
 """How a memory is written as a row of SQLite, and read back."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, cast
 
@@ -25,6 +25,12 @@ COLUMNS: Final = (
     "m.updated_at, m.last_seen_at, m.expires_at, m.status, m.source, m.pinned, m.needs_reindex, "
     "coalesce(a.access_count, 0), a.last_accessed_at, m.pk, m.slot_session"
 )
+JSON_COLUMNS: Final = COLUMNS.replace("m.metadata", "json(m.metadata)")
+"""The same for a row that comes as JSON: one parser reads it all."""
+# An enumeration looks its members up in Python, a dictionary in C; there are dozens a request.
+_TYPES: Final = {member.value: member for member in MemoryType}
+_STATUSES: Final = {member.value: member for member in MemoryStatus}
+_SOURCES: Final = {member.value: member for member in MemorySource}
 _HISTORY_COLUMNS: Final = (
     "pk",
     "id",
@@ -53,20 +59,25 @@ def row_values(table: str) -> str:
 
 def memory_of(row: Row) -> Memory:
     """Read a row of COLUMNS."""
+    return memory_of_json([*row[:6], json.loads(str(row[6])), *row[7:]])
+
+
+def memory_of_json(row: Sequence[object]) -> Memory:
+    """Read a row of COLUMNS that came as JSON, its metadata as an object."""
     return Memory(
         id=MemoryId(str(row[0])),
         owner=OwnerId(str(row[1])),
         session_id=None if row[2] is None else SessionId(str(row[2])),
-        type=MemoryType(str(row[3])),
+        type=_TYPES[str(row[3])],
         key=str(row[4]),
         content=str(row[5]),
-        metadata=cast("JsonObject", json.loads(str(row[6]))),
+        metadata=cast("JsonObject", row[6]),
         created_at=from_iso(str(row[7])),
         updated_at=from_iso(str(row[8])),
         last_seen_at=from_iso(str(row[9])),
         expires_at=None if row[10] is None else from_iso(str(row[10])),
-        status=MemoryStatus(str(row[11])),
-        source=MemorySource(str(row[12])),
+        status=_STATUSES[str(row[11])],
+        source=_SOURCES[str(row[12])],
         pinned=bool(row[13]),
         needs_reindex=bool(row[14]),
         access_count=cast("int", row[15]),

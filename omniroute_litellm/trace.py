@@ -35,7 +35,7 @@ class Candidate:
 
     ``ranks`` maps each list that held it (``keyword``, ``vector``, ``profile``, ``newest``,
     ``all``) to its 1-based place there, ``scores`` to the score it had. ``tokens`` is the cost of
-    its rendered line. Exactly one of injected and dropped holds.
+    ``line``, the memory as it is rendered. Exactly one of injected and dropped holds.
     """
 
     memory: Memory
@@ -43,6 +43,7 @@ class Candidate:
     scores: Mapping[str, float]
     tokens: int
     dropped: Drop | None = None
+    line: str = ""
 
     @property
     def is_injected(self) -> bool:
