@@ -175,7 +175,9 @@ def test_the_snippet_can_be_copied(page: Page) -> None:
 def test_the_theme_key_changes_the_colours(page: Page) -> None:
     """``t`` goes from the system's theme to dark and on to light."""
     for colour in ("rgb(18, 19, 22)", "rgb(251, 251, 249)"):
-        page.keyboard.press("t")
+        # The colour shows before the script of the new page listens.
+        with page.expect_navigation():
+            page.keyboard.press("t")
         expect(page.locator("body")).to_have_css("background-color", colour)
 
 
