@@ -36,12 +36,10 @@ class Conversation:
     """The turns of a body, oldest first; the newest is the one that a person wrote last.
 
     ``is_answered``: the model has begun to work on the newest turn, as in a tool loop.
-    ``is_cacheable``: a provider may keep what this request holds in its prompt cache.
     """
 
     turns: tuple[Turn, ...]
     is_answered: bool
-    is_cacheable: bool
 
     @property
     def history(self) -> tuple[Turn, ...]:
@@ -63,23 +61,27 @@ def read_conversation(wire: WireFormat, body: Body, scope: Scope) -> Conversatio
     items = wire.items(body)
     newest = next((at for at in range(len(items) - 1, -1, -1) if wire.prose(items[at])), -1)
     chain = hashlib.blake2b(json.dumps([scope.owners, scope.session]).encode(), digest_size=20)
-    preamble = _dumps(wire.preamble(body))
-    size, is_marked = len(_encoded(preamble)), _MARK in preamble
     ordinals = {at: ordinal for ordinal, at in enumerate(newest_first(wire, body))}
     turns: list[Turn] = []
-    for position, item in enumerate(items):
-        text = _dumps(item)
-        has_mark = _MARK in text
-        size, is_marked = size + len(_encoded(text)), is_marked or has_mark
-        if position <= newest:
-            chain.update(_encoded(_dumps(_bare(item))))
-            if position in ordinals:
-                turns.append(Turn(ordinals[position], chain.copy().hexdigest()))
+    for position, item in enumerate(items[: newest + 1]):
+        chain.update(_encoded(_dumps(_bare(item))))
+        if position in ordinals:
+            turns.append(Turn(ordinals[position], chain.copy().hexdigest()))
     return Conversation(
         turns=tuple(turns),
         is_answered=any(map(_is_answer, items[newest + 1 :])),
-        is_cacheable=is_marked or size >= CACHEABLE_BYTES,
     )
+
+
+def is_cacheable(wire: WireFormat, body: Body) -> bool:
+    """Tell whether a provider may keep what a request holds in its prompt cache."""
+    size = 0
+    for part in (wire.preamble(body), *wire.items(body)):
+        text = _dumps(part)
+        size += len(_encoded(text))
+        if size >= CACHEABLE_BYTES or _MARK in text:
+            return True
+    return False
 
 
 def is_answered(wire: WireFormat, body: Body) -> bool:

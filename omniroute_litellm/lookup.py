@@ -8,6 +8,7 @@ from omniroute_litellm.conversation import (
     Conversation,
     Turn,
     is_answered,
+    is_cacheable,
     read_conversation,
 )
 from omniroute_litellm.identity import read_scope
@@ -55,7 +56,7 @@ class Found:
                 state.keep(trace, self.block)
             return None
         known = carried.newest
-        fresh = trace.injected if trace is not None else []
+        fresh = () if trace is None else trace.injected
         if known is not None and {memory.id for memory in fresh} <= known.memories.keys():
             placed, is_repeated = known, True
         else:
@@ -113,6 +114,8 @@ class Lookup:
         settings = state.settings
         if settings.injection_placement == "leading" or wire.is_continued(body):
             return None
+        if settings.injection_placement == "auto" and not is_cacheable(wire, body):
+            return None
         conversation = read_conversation(wire, body, scope)
         if state.owner is None or conversation.newest is None:
             return None
@@ -123,9 +126,6 @@ class Lookup:
             retention=timedelta(days=settings.retention_days),
             max_tokens=2 * settings.max_tokens,
         )
-        is_tail = settings.injection_placement == "tail" or conversation.is_cacheable
-        if not is_tail and not carried.is_known:
-            return None
         found.carried, found.turn = carried, conversation.newest
         return conversation
 

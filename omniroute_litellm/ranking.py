@@ -1,6 +1,7 @@
 """Order and cut candidates: keyword scores, fusion, the budget. Pure functions."""
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -12,6 +13,10 @@ Item = TypeVar("Item", bound=Hashable)
 BM25_K1: Final = 1.2
 BM25_B: Final = 0.75
 """The usual values of the source below."""
+
+MANY_DOCUMENTS: Final = 2_000
+COMMON_SHARE: Final = 0.05
+"""Among many documents a term that a larger share of them holds is common."""
 
 RRF_K: Final = 60
 
@@ -44,6 +49,40 @@ def term_weight(holding: int, *, documents: int) -> float:
     Framework (2009).
     """
     return math.log(1 + (max(documents, holding) - holding + 0.5) / (holding + 0.5))
+
+
+def term_weights(holding: Sequence[int], *, documents: int, enough: int) -> dict[int, float]:
+    """Return the weight of each term worth looking for, by its place among the query's terms.
+
+    ``holding`` says how many of the ``documents`` hold each. Among many documents a common term
+    is left out where the rarer ones find ``enough``.
+    """
+    weights: dict[int, float] = {}
+    found = 0
+    for count, at in sorted((count, at) for at, count in enumerate(holding) if count):
+        is_common = documents > MANY_DOCUMENTS and count > COMMON_SHARE * documents
+        if not (is_common and found >= enough):
+            weights[at] = term_weight(count, documents=documents)
+            found += count
+    return weights
+
+
+def best_matches(
+    weighed: Sequence[tuple[Sequence[int], float]], *, depth: int
+) -> dict[int, tuple[float, int]]:
+    """Return the documents with the heaviest terms: summed weight and number of terms by key.
+
+    Each term comes as the keys of the documents that hold it, and its weight. Among equals the
+    higher key goes first.
+    """
+    totals: dict[int, float] = {}
+    terms: Counter[int] = Counter()
+    for keys, weight in weighed:
+        terms.update(keys)
+        for key in keys:
+            totals[key] = totals.get(key, 0.0) + weight
+    best = sorted(zip(totals.values(), totals, strict=True), reverse=True)[:depth]
+    return {key: (weight, terms[key]) for weight, key in best}
 
 
 def bm25(matches: Mapping[Item, TermMatch], *, terms: int) -> dict[Item, KeywordScore]:

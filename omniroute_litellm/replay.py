@@ -22,7 +22,6 @@ class Carried:
 
     blocks: tuple[TurnBlock, ...] = ()
     newest: Placed | None = None
-    is_known: bool = False
 
     @property
     def memory_ids(self) -> frozenset[MemoryId]:
@@ -70,7 +69,6 @@ class Replay:
         return Carried(
             blocks=_within(conversation.history, true, max_tokens),
             newest=true.get(conversation.newest.name),
-            is_known=bool(true),
         )
 
 

@@ -1,5 +1,6 @@
 """The one retrieval: production, preview and console call it, and it explains itself."""
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from typing import Final
 
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.injection import render_line
+from omniroute_litellm.memory_cache import MAX_MEMORIES
 from omniroute_litellm.ranking import fit_budget, fuse_ranks
 from omniroute_litellm.settings import Strategy
 from omniroute_litellm.store import Alive, MemoryReader
@@ -105,17 +107,19 @@ class Retriever:
                 ms=(self._timer() - started) * 1000,
             )
 
-        if request.strategy == "recent":
-            return traced(self._newest(request, alive, steps))
-        if request.strategy == "hybrid":
-            everything = self._everything(request, alive, steps)
-            if everything is not None:
-                return traced(everything)
-        profile_steps: list[TierOutcome] = []
-        profile = (
-            self._profile(request, alive, profile_steps) if request.strategy == "hybrid" else []
-        )
-        above, below = self._worded(request, alive, steps)
+        # One moment of the store for all that is read here, and no longer than that: a vector
+        # tier may be slow, and an open snapshot keeps the log from being folded in.
+        with self._reader.snapshot():
+            if request.strategy == "recent":
+                return traced(self._newest(request, alive, steps))
+            profile_steps: list[TierOutcome] = []
+            profile: list[Candidate] = []
+            if request.strategy == "hybrid":
+                everything = self._everything(request, alive, steps)
+                if everything is not None:
+                    return traced(everything)
+                profile = self._profile(request, alive, profile_steps)
+            above, below = self._worded(request, alive, steps)
         if self._vectors is not None and keep is not None:
             early = [*_fused(above, []), *below]
             keep(traced(_joined(early, profile), _LATE, *profile_steps))
@@ -242,8 +246,15 @@ def _candidate(
     scores: Mapping[str, float],
     dropped: Drop | None = None,
 ) -> Candidate:
-    line = render_line(memory.content)
-    return Candidate(memory, ranks, scores, estimate_tokens(line), dropped, line)
+    line, tokens = _rendered(memory.content)
+    return Candidate(memory, ranks, scores, tokens, dropped, line)
+
+
+@functools.lru_cache(maxsize=MAX_MEMORIES)
+def _rendered(content: str) -> tuple[str, int]:
+    """Return the line of a memory and what it costs."""
+    line = render_line(content)
+    return line, estimate_tokens(line)
 
 
 def _cost(found: Sequence[Candidate]) -> int:

@@ -8,85 +8,23 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import apsw
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
 from omniroute_litellm.errors import BackendUnavailableError
+from omniroute_litellm.sqlite_connection import Connection as Connection
+from omniroute_litellm.sqlite_connection import Cursor as Cursor
+from omniroute_litellm.sqlite_connection import Row as Row
+from omniroute_litellm.sqlite_connection import Tokenize as Tokenize
+from omniroute_litellm.sqlite_connection import Value as Value
 
 logger = logging.getLogger(__name__)
-
-Value = None | int | float | str | bytes
-Row = tuple[Value, ...]
-Parameters = Mapping[str, Value] | Sequence[Value]
-Tokenize = Callable[[str], list[str]]
-
-
-class Cursor(Protocol):
-    """The rows of one statement."""
-
-    def fetchall(self) -> list[Row]:
-        """Return every row that is left."""
-        ...
-
-    def __iter__(self) -> Iterator[Row]: ...
-
-
-class Connection(Protocol):
-    """What this package uses of a driver connection, with the types that its stubs leave open."""
-
-    def execute(self, statements: str, bindings: Parameters | None = None) -> Cursor:
-        """Run one or more statements."""
-        ...
-
-    def pragma(self, name: str, value: Value = None) -> Value:
-        """Read or set a pragma."""
-        ...
-
-    def changes(self) -> int:
-        """Return how many rows the last statement changed."""
-        ...
-
-    def set_busy_timeout(self, milliseconds: int) -> None:
-        """Wait this long for a lock."""
-        ...
-
-    def enable_load_extension(self, enable: bool) -> None:
-        """Allow or forbid loading extensions."""
-        ...
-
-    def load_extension(self, filename: str) -> None:
-        """Load one extension."""
-        ...
-
-    def wal_checkpoint(self, *, mode: int) -> tuple[int, int]:
-        """Fold the write-ahead log into the file."""
-        ...
-
-    def create_scalar_function(
-        self, name: str, function: Callable[..., Value], numargs: int, /, *, deterministic: bool
-    ) -> None:
-        """Make a Python function callable from SQL."""
-        ...
-
-    def fts5_tokenizer(self, name: str, args: list[str]) -> Callable[..., list[str]]:
-        """Return a tokenizer of FTS5."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-        ...
-
 
 READ_TIMEOUT_S: Final = 0.1
 """How long a reader waits for a lock: below the deadline of a request."""
@@ -130,18 +68,27 @@ class Database:
         self._fault: BackendUnavailableError | None = None
         self._fault_at = 0.0
         self._closed = False
+        self._lent = threading.local()
+        self.generation = 0
+        """Grows when the file may have become another one: nothing read before counts then."""
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """Lend a read-only connection inside one snapshot."""
+        """Lend a read-only connection inside one snapshot, which nested calls of a thread share."""
+        lent: Connection | None = getattr(self._lent, "connection", None)
+        if lent is not None:
+            yield lent
+            return
         with self._reopened_after_damage():
             connection = self._take_reader()
             is_sound = False
             try:
                 connection.execute("BEGIN")
+                self._lent.connection = connection
                 yield connection
                 is_sound = True
             finally:
+                self._lent.connection = None
                 self._give_back(connection, is_sound=is_sound)
 
     @contextmanager
@@ -190,6 +137,7 @@ class Database:
         with self._pool_lock:
             connections, self._readers = [self._writer, *self._readers], []
             self._writer = None
+            self.generation += 1
         for connection in filter(None, connections):
             with contextlib.suppress(apsw.Error):
                 connection.close()

@@ -2,16 +2,21 @@
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, cast
+from datetime import timedelta
+from typing import Final, TypeVar, cast
 
 from omniroute_litellm import stopwords
-from omniroute_litellm.ranking import KeywordScore, TermMatch, bm25, term_weight
+from omniroute_litellm.memory_cache import Listed, MemoryCache, OwnerCache
+from omniroute_litellm.ranking import TermMatch, best_matches, bm25, term_weights
 from omniroute_litellm.sqlite import Connection, Database, Value, quoted, tokenizer
 from omniroute_litellm.sqlite_rows import COLUMNS, JOINED, JSON_COLUMNS, memory_of, memory_of_json
 from omniroute_litellm.store import Alive, KeywordHit
 from omniroute_litellm.types import Memory, MemoryId, Scope, to_iso
+
+T = TypeVar("T")
 
 MAX_QUERY_TERMS: Final = 32
 """Terms of one query that are looked up; longer texts repeat themselves."""
@@ -19,73 +24,72 @@ MAX_QUERY_TERMS: Final = 32
 MATCH_DEPTH: Final = 100
 """So many matches are looked at closely: the best by weight of their terms, newest first."""
 
-MANY_DOCUMENTS: Final = 2_000
-COMMON_SHARE: Final = 0.05
-"""Among many memories a term that more of them hold is left out where rarer ones find enough."""
+MAX_HOLDING: Final = 10_000
+"""So many memories that hold one term are looked at, the newest; how many there are is counted."""
 
-_OWNER_NUMBER: Final = "SELECT number, next_sequence FROM owners WHERE api_key_id = :owner"
+FULL_STORE_HOLDS: Final = timedelta(minutes=1)
+"""How long a store that was too large for a list counts as such: memories age out of it."""
+
+_OWNER: Final = "SELECT number, next_sequence, revision FROM owners WHERE api_key_id = :owner"
 _ALIVE: Final = """
 m.status = 'active'
 AND (m.expires_at IS NULL OR m.expires_at > :now)
 AND (m.pinned OR m.last_seen_at >= :since)
 AND (:session IS NULL OR m.session_id = :session)
 """
-_IN_RANGE: Final = f"m.pk BETWEEN :first AND :last AND {_ALIVE}"
-# Each list comes as one row of JSON: the driver gives up the interpreter's lock at each row, and
-# beside a busy thread it waits for the lock longer than the search takes.
-_LISTED: Final = f"""
-SELECT json_group_array(json_array({JSON_COLUMNS})) FROM {JOINED} WHERE m.pk IN ({{keys}})
+_NEWEST: Final = f"""
+SELECT m.pk FROM memories AS m WHERE m.api_key_id = :owner AND {_ALIVE}
+ORDER BY m.updated_at DESC LIMIT :limit
 """
-_NEWEST: Final = _LISTED.format(
-    keys=f"""SELECT m.pk FROM memories AS m WHERE m.api_key_id = :owner AND {_ALIVE}
-    ORDER BY m.updated_at DESC LIMIT :limit"""
-)
-_PROFILE: Final = _LISTED.format(
-    keys=f"""SELECT m.pk FROM memories AS m
-    WHERE m.api_key_id = :owner AND m.is_profile AND {_ALIVE}
-    ORDER BY m.updated_at DESC LIMIT :limit"""
-)
-_FIRST: Final = _LISTED.format(
-    keys=f"SELECT m.pk FROM memories AS m WHERE {_IN_RANGE} ORDER BY m.pk LIMIT :limit"
-)
-_FEW: Final = f"""
-SELECT count(*) FROM (SELECT 1 FROM memories AS m WHERE {_IN_RANGE} LIMIT :limit)
+_PROFILE: Final = f"""
+SELECT m.pk FROM memories AS m WHERE m.api_key_id = :owner AND m.is_profile AND {_ALIVE}
+ORDER BY m.updated_at DESC LIMIT :limit
 """
-# One term of a query each; what there is of it for one owner is a range of the index.
+_FIRST: Final = f"""
+SELECT m.pk FROM memories AS m WHERE m.pk BETWEEN :first AND :last AND {_ALIVE}
+ORDER BY m.pk LIMIT :limit
+"""
+# Lists come as one row of JSON: the driver gives up the interpreter's lock at each row, and beside
+# a busy thread it waits for the lock longer than the search takes.
+_LISTED: Final = "SELECT json_group_array(pk) FROM ({list})"
+_BY_PKS: Final = f"""
+SELECT json_group_array(json_array({JSON_COLUMNS})) FROM {JOINED}
+WHERE m.pk IN (SELECT value FROM json_each(:pks))
+"""
+_READABLE: Final = f"""
+SELECT json_group_array(m.pk - :first) FROM memories AS m
+WHERE m.pk IN (SELECT :first + value FROM json_each(:numbers)) AND {_ALIVE}
+"""
+# What there is of one term for one owner is a range of the index. Sequence numbers are shorter
+# than keys: half of the text that is to be read.
 _HOLDING: Final = """
-(SELECT count(*) FROM memory_fts
- WHERE memory_fts MATCH :term{0} AND rowid BETWEEN :first AND :last)
+(SELECT json_group_array(rowid - :first) FROM (
+    SELECT rowid FROM memory_fts WHERE memory_fts MATCH :term{0} AND rowid BETWEEN :first AND :last
+    ORDER BY rowid DESC LIMIT :most
+))
 """
-_HITS: Final = """
-SELECT rowid AS pk, :weight{0} AS weight FROM memory_fts
-WHERE memory_fts MATCH :term{0} AND rowid BETWEEN :first AND :last
+_COUNT: Final = """
+SELECT count(*) FROM memory_fts WHERE memory_fts MATCH :term AND rowid BETWEEN :first AND :last
 """
-_BEST: Final = f"""
-WITH hits AS ({{hits}}),
-best AS (
-    SELECT pk, sum(weight) AS weight, count(*) AS terms FROM hits {{inside}}
-    GROUP BY pk ORDER BY 2 DESC, pk DESC LIMIT :depth
-)
-SELECT (SELECT count(*) FROM best), json_group_array(
-    json_array(m.pk, best.weight, best.terms, length(m.content))
-) FROM best JOIN memories AS m ON m.pk = best.pk WHERE {_ALIVE}
-"""
-_INSIDE: Final = f"JOIN memories AS m USING (pk) WHERE {_ALIVE}"
 _BY_ID: Final = f"""
 SELECT {COLUMNS} FROM {JOINED} WHERE m.id = :id AND m.api_key_id = :owner AND {_ALIVE}
 """
-_BY_PKS: Final = _LISTED.format(keys="SELECT value FROM json_each(:pks)")
 _PK: Final = 17
 """Where COLUMNS holds the integer key."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
-    """The keys of one owner, and how many memories were ever stored in it."""
+class _Owner:
+    """One owner of a scope in one snapshot: its range of keys, and what is known of it already.
 
-    first: int
-    last: int
+    ``documents`` is how many memories it ever stored.
+    """
+
+    connection: Connection
+    values: Mapping[str, Value]
+    number: int
     documents: int
+    known: OwnerCache
 
 
 class SqliteMemoryReader:
@@ -93,6 +97,14 @@ class SqliteMemoryReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._cache = MemoryCache()
+        self._generation = database.generation
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """Let all reads of this thread see the store at one moment."""
+        with self._database.reading():
+            yield
 
     def newest(self, scope: Scope, alive: Alive, *, limit: int) -> list[Memory]:
         """Return active memories, newest first."""
@@ -105,15 +117,13 @@ class SqliteMemoryReader:
     def all_if_few(self, scope: Scope, alive: Alive, *, at_most: int) -> list[Memory] | None:
         """Return every memory, oldest first, or None when there are more than ``at_most``."""
         found: list[Memory] = []
-        with self._database.reading() as connection:
-            ranges = _ranges(connection, scope)
-            values = {**_alive(scope, alive), "limit": at_most + 1}
-            bounds = [{**values, "first": one.first, "last": one.last} for one in ranges]
-            counts = (connection.execute(_FEW, each).fetchall()[0][0] for each in bounds)
-            if sum(cast("Iterable[int]", counts)) > at_most:
-                return None
-            for each in bounds:
-                found.extend(_memories(connection, _FIRST, each).values())
+        with self._owners(scope, alive) as owners:
+            for owner in owners:
+                if self._is_known_as_full(owner, scope, alive, at_most):
+                    return None
+                found += self._listed(owner, _FIRST, scope, alive, limit=at_most + 1)
+        if len(found) > at_most:
+            return None
         return sorted(found, key=lambda memory: memory.created_at)
 
     def keyword(self, scope: Scope, alive: Alive, *, query: str, limit: int) -> list[KeywordHit]:
@@ -122,20 +132,31 @@ class SqliteMemoryReader:
         Ties go to the newer memory. Document frequencies are counted inside the owners of the
         scope: an index that several owners share would rank by the words of strangers.
         """
-        with self._database.reading() as connection:
-            terms = query_terms(tokenizer(connection)(query))
-            ranges = _ranges(connection, scope)
-            if not terms or not ranges:
+        with self._owners(scope, alive) as owners:
+            if not owners:
                 return []
-            base: dict[str, Value] = {**_alive(scope, alive), "depth": MATCH_DEPTH}
-            weights = _weights(connection, ranges, terms)
-            for at, (term, weight) in enumerate(weights.items()):
-                base |= {f"term{at}": quoted(term), f"weight{at}": weight}
+            terms = query_terms(tokenizer(owners[0].connection)(query))
+            if not terms:
+                return []
+            holding = [_holding(owner, terms) for owner in owners]
+            counts = [
+                sum(
+                    _count(owner, term, len(keys)) for owner, keys in zip(owners, each, strict=True)
+                )
+                for term, *each in zip(terms, *holding, strict=True)
+            ]
+            documents = sum(owner.documents for owner in owners)
+            weights = term_weights(counts, documents=documents, enough=MATCH_DEPTH)
             matches: dict[int, TermMatch] = {}
-            for one in ranges if weights else ():
-                values = {**base, "first": one.first, "last": one.last}
-                matches |= _matches(connection, values, len(weights))
-            return _best(connection, bm25(matches, terms=len(terms)), limit)
+            memories: dict[int, Memory] = {}
+            for owner, held in zip(owners, holding, strict=True):
+                weighed = [(held[at], weight) for at, weight in weights.items()]
+                for pk, match in self._readable(owner, scope, alive, weighed):
+                    matches[pk], memories[pk] = match
+        scores = bm25(matches, terms=len(terms))
+        # Newest first among equals: keys grow with time inside of an owner.
+        order = sorted(scores, key=lambda pk: (-scores[pk].score, -pk))[:limit]
+        return [KeywordHit(memories[pk], scores[pk].score, scores[pk].coverage) for pk in order]
 
     def by_ids(
         self, scope: Scope, alive: Alive, memory_ids: Sequence[MemoryId]
@@ -144,21 +165,107 @@ class SqliteMemoryReader:
         found: dict[MemoryId, Memory] = {}
         with self._database.reading() as connection:
             for owner in scope.owners:
-                base = {**_alive(scope, alive), "owner": owner}
+                base = {**_bounds(scope, alive), "owner": owner}
                 for memory_id in memory_ids:
                     for row in connection.execute(_BY_ID, {**base, "id": memory_id}):
                         found[memory_id] = memory_of(row)
         return found
 
-    def _newest_of(self, sql: str, scope: Scope, alive: Alive, *, limit: int) -> list[Memory]:
-        base = {**_alive(scope, alive), "limit": limit}
+    @contextmanager
+    def _owners(self, scope: Scope, alive: Alive) -> Generator[list[_Owner]]:
+        base = _bounds(scope, alive)
         with self._database.reading() as connection:
+            if self._generation != self._database.generation:
+                self._cache, self._generation = MemoryCache(), self._database.generation
+            found: list[_Owner] = []
+            for api_key_id in scope.owners:
+                for row in connection.execute(_OWNER, {"owner": api_key_id}).fetchall():
+                    number, following, revision = cast("tuple[int, int, int]", row)
+                    keys = {"first": number << 32, "last": (number << 32) | 0xFFFFFFFF}
+                    values = {**base, **keys, "owner": api_key_id}
+                    known = self._cache.of(number, revision)
+                    found.append(_Owner(connection, values, number, following - 1, known))
+            yield found
+
+    def _newest_of(self, sql: str, scope: Scope, alive: Alive, *, limit: int) -> list[Memory]:
+        with self._owners(scope, alive) as owners:
             found = [
                 memory
-                for owner in scope.owners
-                for memory in _memories(connection, sql, {**base, "owner": owner}).values()
+                for owner in owners
+                for memory in self._listed(owner, sql, scope, alive, limit=limit)
             ]
         return sorted(found, key=lambda memory: memory.updated_at, reverse=True)[:limit]
+
+    def _listed(
+        self, owner: _Owner, sql: str, scope: Scope, alive: Alive, *, limit: int
+    ) -> list[Memory]:
+        """Return the readable memories of one list, by the keys of the last time if they hold."""
+        name = _list_name(sql, scope, alive, limit)
+        known = owner.known.lists.get(name)
+        if known is not None and known.documents == owner.documents:
+            memories = self._memories(owner, known.keys)
+            found = [memories[pk] for pk in known.keys if alive.has(memories[pk], scope.session)]
+            if len(found) == len(known.keys):
+                return found
+        values = {**owner.values, "limit": limit}
+        keys = cast("list[int]", _json_of(owner.connection, _LISTED.format(list=sql), values))
+        owner.known.lists[name] = Listed(keys, owner.documents, alive.now)
+        memories = self._memories(owner, keys)
+        return [memories[pk] for pk in keys]
+
+    def _is_known_as_full(self, owner: _Owner, scope: Scope, alive: Alive, at_most: int) -> bool:
+        known = owner.known.lists.get(_list_name(_FIRST, scope, alive, at_most + 1))
+        return (
+            known is not None
+            and len(known.keys) > at_most
+            and timedelta(0) <= alive.now - known.read_at < FULL_STORE_HOLDS
+        )
+
+    def _readable(
+        self,
+        owner: _Owner,
+        scope: Scope,
+        alive: Alive,
+        weighed: Sequence[tuple[Sequence[int], float]],
+    ) -> Iterable[tuple[int, tuple[TermMatch, Memory]]]:
+        """Return the best matches of one owner that may be read.
+
+        First the best of all are looked at, and what may not be read is left out. Should that
+        have cost places, the rest is asked for what may be read: slower, and never short.
+        """
+        best = _keyed(owner, best_matches(weighed, depth=MATCH_DEPTH))
+        memories = self._alive(owner, scope, alive, best)
+        if len(best) == MATCH_DEPTH and len(memories) < MATCH_DEPTH:
+            may = _readable_of(owner, {number for numbers, _ in weighed for number in numbers})
+            fit = [
+                ([each for each in numbers if each in may], weight) for numbers, weight in weighed
+            ]
+            best = _keyed(owner, best_matches(fit, depth=MATCH_DEPTH))
+            memories = self._alive(owner, scope, alive, best)
+        return [
+            (pk, (TermMatch(weight, terms, len(memories[pk].content)), memories[pk]))
+            for pk, (weight, terms) in best.items()
+            if pk in memories
+        ]
+
+    def _alive(
+        self, owner: _Owner, scope: Scope, alive: Alive, pks: Iterable[int]
+    ) -> dict[int, Memory]:
+        found = self._memories(owner, list(pks))
+        return {pk: each for pk, each in found.items() if alive.has(each, scope.session)}
+
+    def _memories(self, owner: _Owner, pks: Sequence[int]) -> dict[int, Memory]:
+        """Return the memories of some keys of an owner, whether they may be read or not."""
+        held = owner.known.memories
+        found = {pk: held[pk] for pk in pks if pk in held}
+        missing = [pk for pk in pks if pk not in found]
+        if missing:
+            values: dict[str, Value] = {"pks": json.dumps(missing)}
+            rows = cast("list[list[object]]", _json_of(owner.connection, _BY_PKS, values))
+            read = {cast("int", row[_PK]): memory_of_json(row) for row in rows}
+            self._cache.add(owner.number, owner.known, read)
+            found |= read
+        return found
 
 
 def query_terms(words: Sequence[str]) -> list[str]:
@@ -170,82 +277,49 @@ def query_terms(words: Sequence[str]) -> list[str]:
     return list(unique)[-MAX_QUERY_TERMS:]
 
 
-def _ranges(connection: Connection, scope: Scope) -> list[_Range]:
-    found: list[_Range] = []
-    for owner in scope.owners:
-        for row in connection.execute(_OWNER_NUMBER, {"owner": owner}):
-            number, next_sequence = cast("tuple[int, int]", row)
-            found.append(_Range(number << 32, (number << 32) | 0xFFFFFFFF, next_sequence - 1))
-    return found
+def _holding(owner: _Owner, terms: Sequence[str]) -> list[list[int]]:
+    """Return the sequence numbers of the memories that hold each term, the newest first."""
+    named: dict[str, Value] = {f"term{at}": quoted(term) for at, term in enumerate(terms)}
+    values = {**owner.values, **named, "most": MAX_HOLDING}
+    (row,) = owner.connection.execute(_searching(len(terms)), values).fetchall()
+    return [json.loads(str(keys)) for keys in row]
 
 
-def _weights(
-    connection: Connection, ranges: Sequence[_Range], terms: Sequence[str]
-) -> dict[str, float]:
-    """Return the weight of each term worth looking for, by how many memories hold it."""
-    base: dict[str, Value] = {f"term{at}": quoted(term) for at, term in enumerate(terms)}
-    holding = [0] * len(terms)
-    for one in ranges:
-        values = {**base, "first": one.first, "last": one.last}
-        (counts,) = connection.execute(_counting(len(terms)), values).fetchall()
-        holding = [sum(pair) for pair in zip(holding, cast("Sequence[int]", counts), strict=True)]
-    documents = sum(one.documents for one in ranges)
-    weights: dict[str, float] = {}
-    found = 0
-    for count, term in sorted(zip(holding, terms, strict=True)):
-        is_common = documents > MANY_DOCUMENTS and count > COMMON_SHARE * documents
-        if count and not (is_common and found >= MATCH_DEPTH):
-            weights[term] = term_weight(count, documents=documents)
-            found += count
-    return weights
+def _keyed(owner: _Owner, best: Mapping[int, T]) -> dict[int, T]:
+    """Return what is named by sequence number by key instead."""
+    first = cast("int", owner.values["first"])
+    return {first + number: found for number, found in best.items()}
 
 
-def _matches(connection: Connection, values: dict[str, Value], terms: int) -> dict[int, TermMatch]:
-    """Return the best matches of one owner that may be read.
-
-    The first statement looks at the best of all and leaves out what may not be read. Should that
-    have cost places, a second one counts readable memories alone: slower, and never short.
-    """
-    looked_at, found = _searched(connection, _searching(terms), values)
-    if looked_at == MATCH_DEPTH and len(found) < MATCH_DEPTH:
-        _, found = _searched(connection, _searching(terms, inside=_INSIDE), values)
-    return {
-        cast("int", pk): TermMatch(cast("float", weight), cast("int", held), cast("int", length))
-        for pk, weight, held, length in found
-    }
+def _readable_of(owner: _Owner, numbers: Iterable[int]) -> frozenset[int]:
+    """Return those of some sequence numbers whose memories may be read."""
+    values = {**owner.values, "numbers": json.dumps(list(numbers))}
+    return frozenset(cast("list[int]", _json_of(owner.connection, _READABLE, values)))
 
 
-def _searched(
-    connection: Connection, sql: str, values: dict[str, Value]
-) -> tuple[int, list[list[object]]]:
-    (row,) = connection.execute(sql, values).fetchall()
-    return cast("int", row[0]), json.loads(str(row[1]))
+def _count(owner: _Owner, term: str, seen: int) -> int:
+    """Return how many memories of an owner hold a term of which so many were seen."""
+    if seen < MAX_HOLDING:
+        return seen
+    values = {**owner.values, "term": quoted(term)}
+    return cast("int", owner.connection.execute(_COUNT, values).fetchall()[0][0])
 
 
 @functools.cache
-def _counting(terms: int) -> str:
+def _searching(terms: int) -> str:
     return "SELECT " + ", ".join(_HOLDING.format(at) for at in range(terms))
 
 
-@functools.cache
-def _searching(terms: int, *, inside: str = "") -> str:
-    hits = " UNION ALL ".join(_HITS.format(at) for at in range(terms))
-    return _BEST.format(hits=hits, inside=inside)
-
-
-def _alive(scope: Scope, alive: Alive) -> dict[str, Value]:
+def _bounds(scope: Scope, alive: Alive) -> dict[str, Value]:
     return {"now": to_iso(alive.now), "since": to_iso(alive.since), "session": scope.session}
 
 
-def _memories(connection: Connection, sql: str, values: Mapping[str, Value]) -> dict[int, Memory]:
-    """Return the memories of one statement by their integer keys."""
+def _list_name(
+    sql: str, scope: Scope, alive: Alive, limit: int
+) -> tuple[str, str | None, timedelta, int]:
+    return sql, scope.session, alive.now - alive.since, limit
+
+
+def _json_of(connection: Connection, sql: str, values: Mapping[str, Value]) -> object:
     (row,) = connection.execute(sql, values).fetchall()
-    rows = cast("list[list[object]]", json.loads(str(row[0])))
-    return {cast("int", each[_PK]): memory_of_json(each) for each in rows}
-
-
-def _best(connection: Connection, scores: dict[int, KeywordScore], limit: int) -> list[KeywordHit]:
-    # Newest first among equals: keys grow with time inside of an owner.
-    order = sorted(scores, key=lambda pk: (-scores[pk].score, -pk))[:limit]
-    found = _memories(connection, _BY_PKS, {"pks": json.dumps(order)})
-    return [KeywordHit(found[pk], scores[pk].score, scores[pk].coverage) for pk in order]
+    return json.loads(str(row[0]))

@@ -4,6 +4,7 @@ The protocol stands apart from SQLite because a store for several hosts will joi
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -121,6 +122,15 @@ class Alive:
     now: datetime
     since: datetime
 
+    def has(self, memory: Memory, session: SessionId | None) -> bool:
+        """Tell whether a memory may be read by a scope with such a session."""
+        return (
+            memory.status is MemoryStatus.ACTIVE
+            and (memory.expires_at is None or memory.expires_at > self.now)
+            and (memory.pinned or memory.last_seen_at >= self.since)
+            and (session is None or memory.session_id == session)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class KeywordHit:
@@ -136,7 +146,14 @@ class KeywordHit:
 
 
 class MemoryReader(Protocol):
-    """The reads of one retrieval. Every one applies scope, status and ``alive`` in its query."""
+    """The reads of one retrieval. Every one is bounded to scope, status and ``alive``.
+
+    The uses that a memory says it had may lag behind: no retrieval asks for them.
+    """
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all reads of this thread see the store at one moment."""
+        ...
 
     def newest(self, scope: Scope, alive: Alive, *, limit: int) -> list[Memory]:
         """Return active memories, newest first."""

@@ -1,7 +1,7 @@
 """What one retrieval did, step by step; production, preview and console render the same one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -67,18 +67,18 @@ class RetrievalTrace:
     lines: tuple[str, ...]
     tokens: int
     ms: float
+    injected: tuple[Memory, ...] = field(init=False, repr=False)
+    """The memories of the result, in rank order."""
+    tier: str = field(init=False, repr=False)
+    """The tiers that contributed to the result, joined by ``+``; ``none`` when none did."""
 
-    @property
-    def injected(self) -> list[Memory]:
-        """The memories of the result, in rank order."""
-        return [entry.memory for entry in self.candidates if entry.is_injected]
-
-    @property
-    def tier(self) -> str:
-        """The tiers that contributed to the result, joined by ``+``; ``none`` when none did."""
-        used = {name for entry in self.candidates if entry.is_injected for name in entry.ranks}
+    def __post_init__(self) -> None:
+        """Sum up here, on the thread that searched: the event loop asks several times."""
+        kept = [entry for entry in self.candidates if entry.dropped is None]
+        used = {name for entry in kept for name in entry.ranks}
         order = dict.fromkeys(outcome.tier for outcome in self.tiers if outcome.tier in used)
-        return "+".join(order) or "none"
+        object.__setattr__(self, "injected", tuple(entry.memory for entry in kept))
+        object.__setattr__(self, "tier", "+".join(order) or "none")
 
     @property
     def degraded(self) -> str | None:
@@ -110,7 +110,7 @@ class RetrievalTrace:
             "ms": round(self.ms, 3),
             "tiers": tiers,
             "considered": len(self.candidates),
-            "injected": sum(entry.is_injected for entry in self.candidates),
+            "injected": len(self.injected),
             "candidates": candidates,
         }
 

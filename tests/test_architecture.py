@@ -18,7 +18,9 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("settings", "identity", "injection", "placement", "receipt", "trace", "ranking", "store"),
     ("extraction", "wire", "vectors", "request_state", "conversation"),
     (
+        "sqlite_connection",
         "sqlite",
+        "memory_cache",
         "sqlite_rows",
         "sqlite_reader",
         "sqlite_store",

@@ -134,13 +134,17 @@ def test_without_a_person_there_is_no_turn(nobody: list[dict[str, object]]) -> N
 def test_what_may_be_cached() -> None:
     """A mark anywhere, or enough bytes in all: system text, tools and history count."""
     long = "x" * CACHEABLE_BYTES
-    assert not read(user("Hello")).is_cacheable
-    assert read(user(long)).is_cacheable
-    assert read(user("Hello"), tools=[{"description": long}]).is_cacheable
-    assert read(user([{"type": "text", "text": "Hello", **MARK}])).is_cacheable
-    assert read(user("Hello"), tools=[MARK]).is_cacheable
+
+    def cacheable(message: dict[str, object], **fields: object) -> bool:
+        return conversation.is_cacheable(CHAT, {"messages": [message], **fields})
+
+    assert not cacheable(user("Hello"))
+    assert cacheable(user(long))
+    assert cacheable(user("Hello"), tools=[{"description": long}])
+    assert cacheable(user([{"type": "text", "text": "Hello", **MARK}]))
+    assert cacheable(user("Hello"), tools=[MARK])
     half = "ж" * (CACHEABLE_BYTES // 2)
-    assert read(user(half)).is_cacheable
+    assert cacheable(user(half))
 
 
 def test_hostile_bodies_have_names_as_well() -> None:

@@ -147,7 +147,7 @@ def test_weak_matches_are_dropped(store: SqliteMemoryStore, clock: FakeClock) ->
     put(store, "a", "I love rain")
     rare = " ".join(f"unknown{number}" for number in range(20))
     trace = find(store, clock, f"{rare} rain")
-    assert trace.injected == []
+    assert trace.injected == ()
     assert trace.candidates[0].dropped is Drop.BELOW_FLOOR
 
 

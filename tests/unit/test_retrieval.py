@@ -1,5 +1,6 @@
 """The one retrieval: what it takes, in which order, what it drops, and what it tells."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -57,7 +58,7 @@ def with_vectors(
     return Retriever(store, clock=clock, vectors=VectorTier(index, embedder))
 
 
-def keys(memories: list[Memory]) -> list[str]:
+def keys(memories: Sequence[Memory]) -> list[str]:
     """Return the keys in rank order."""
     return [memory.key for memory in memories]
 
