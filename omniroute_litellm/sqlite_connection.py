@@ -18,6 +18,10 @@ class Cursor(Protocol):
 
     def __iter__(self) -> Iterator[Row]: ...
 
+    def close(self) -> None:
+        """Let go of the statement, whatever is left of it."""
+        ...
+
 
 class Connection(Protocol):
     """What this package uses of a driver connection, with the types that its stubs leave open."""

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Final, TypeVar, cast
 from omniroute_litellm import stopwords
 from omniroute_litellm.memory_cache import Listed, MemoryCache, OwnerCache
 from omniroute_litellm.ranking import TermMatch, best_matches, bm25, term_weights
-from omniroute_litellm.sqlite import Connection, Database, Value, quoted, tokenizer
+from omniroute_litellm.sqlite import Connection, Database, Row, Value, quoted, tokenizer
 from omniroute_litellm.sqlite_rows import COLUMNS, JOINED, JSON_COLUMNS, memory_of, memory_of_json
 from omniroute_litellm.store import Alive, KeywordHit
 from omniroute_litellm.types import Memory, MemoryId, Scope, to_iso
@@ -99,12 +100,17 @@ class SqliteMemoryReader:
         self._database = database
         self._cache = MemoryCache()
         self._generation = database.generation
+        self._local = threading.local()
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
         """Let all reads of this thread see the store at one moment."""
         with self._database.reading():
-            yield
+            self._local.owners = {}
+            try:
+                yield
+            finally:
+                self._local.owners = None
 
     def newest(self, scope: Scope, alive: Alive, *, limit: int) -> list[Memory]:
         """Return active memories, newest first."""
@@ -173,19 +179,28 @@ class SqliteMemoryReader:
 
     @contextmanager
     def _owners(self, scope: Scope, alive: Alive) -> Generator[list[_Owner]]:
-        base = _bounds(scope, alive)
         with self._database.reading() as connection:
-            if self._generation != self._database.generation:
-                self._cache, self._generation = MemoryCache(), self._database.generation
-            found: list[_Owner] = []
-            for api_key_id in scope.owners:
-                for row in connection.execute(_OWNER, {"owner": api_key_id}).fetchall():
-                    number, following, revision = cast("tuple[int, int, int]", row)
-                    keys = {"first": number << 32, "last": (number << 32) | 0xFFFFFFFF}
-                    values = {**base, **keys, "owner": api_key_id}
-                    known = self._cache.of(number, revision)
-                    found.append(_Owner(connection, values, number, following - 1, known))
+            seen: dict[object, list[_Owner]] | None = getattr(self._local, "owners", None)
+            found = None if seen is None else seen.get((scope, alive))
+            if found is None:
+                found = self._look_up(connection, scope, alive)
+                if seen is not None:
+                    seen[scope, alive] = found
             yield found
+
+    def _look_up(self, connection: Connection, scope: Scope, alive: Alive) -> list[_Owner]:
+        if self._generation != self._database.generation:
+            self._cache, self._generation = MemoryCache(), self._database.generation
+        base = _bounds(scope, alive)
+        found: list[_Owner] = []
+        for api_key_id in scope.owners:
+            for row in connection.execute(_OWNER, {"owner": api_key_id}):
+                number, following, revision = cast("tuple[int, int, int]", row)
+                keys = {"first": number << 32, "last": (number << 32) | 0xFFFFFFFF}
+                values = {**base, **keys, "owner": api_key_id}
+                known = self._cache.of(number, revision)
+                found.append(_Owner(connection, values, number, following - 1, known))
+        return found
 
     def _newest_of(self, sql: str, scope: Scope, alive: Alive, *, limit: int) -> list[Memory]:
         with self._owners(scope, alive) as owners:
@@ -281,8 +296,8 @@ def _holding(owner: _Owner, terms: Sequence[str]) -> list[list[int]]:
     """Return the sequence numbers of the memories that hold each term, the newest first."""
     named: dict[str, Value] = {f"term{at}": quoted(term) for at, term in enumerate(terms)}
     values = {**owner.values, **named, "most": MAX_HOLDING}
-    (row,) = owner.connection.execute(_searching(len(terms)), values).fetchall()
-    return [json.loads(str(keys)) for keys in row]
+    row = _row(owner.connection, _searching(len(terms)), values)
+    return [json.loads(str(numbers)) for numbers in row]
 
 
 def _keyed(owner: _Owner, best: Mapping[int, T]) -> dict[int, T]:
@@ -302,7 +317,7 @@ def _count(owner: _Owner, term: str, seen: int) -> int:
     if seen < MAX_HOLDING:
         return seen
     values = {**owner.values, "term": quoted(term)}
-    return cast("int", owner.connection.execute(_COUNT, values).fetchall()[0][0])
+    return cast("int", _row(owner.connection, _COUNT, values)[0])
 
 
 @functools.cache
@@ -321,5 +336,12 @@ def _list_name(
 
 
 def _json_of(connection: Connection, sql: str, values: Mapping[str, Value]) -> object:
-    (row,) = connection.execute(sql, values).fetchall()
-    return json.loads(str(row[0]))
+    return json.loads(str(_row(connection, sql, values)[0]))
+
+
+def _row(connection: Connection, sql: str, values: Mapping[str, Value]) -> Row:
+    """Return the one row of a statement, without asking whether there is another."""
+    cursor = connection.execute(sql, values)
+    row = next(iter(cursor))
+    cursor.close()
+    return row

@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omniroute_litellm.injection import render_block, render_line
-from omniroute_litellm.ranking import fit_budget, fuse_ranks
+from omniroute_litellm.ranking import (
+    COMMON_SHARE,
+    MANY_DOCUMENTS,
+    best_matches,
+    fit_budget,
+    fuse_ranks,
+    term_weights,
+)
 from omniroute_litellm.text import one_line
 from tests.fakes import bm25_of
 
@@ -74,3 +81,36 @@ def test_a_hit_is_never_empty(content: str, budget: int) -> None:
         return
     (line,) = fit_budget([render_line(content)], max_tokens=budget)
     assert render_block([line.text])
+
+
+def test_a_common_term_is_left_out_where_rarer_ones_find_enough() -> None:
+    """Among many documents alone, and never when it is all that there is."""
+    many = MANY_DOCUMENTS + 1
+    common = int(many * COMMON_SHARE) + 1
+    assert set(term_weights([common, 60, 0], documents=many, enough=50)) == {1}
+    assert set(term_weights([common, 60, 0], documents=many, enough=100)) == {0, 1}
+    assert set(term_weights([common], documents=many, enough=1)) == {0}
+    assert set(term_weights([many, 60], documents=MANY_DOCUMENTS, enough=50)) == {0, 1}
+    weights = term_weights([common, 60], documents=many, enough=100)
+    assert weights[1] > weights[0] > 0
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.integers(1, 30)), st.floats(0.1, 9)), max_size=6),
+    st.integers(1, 40),
+)
+def test_best_matches_are_those_with_the_most_weight(
+    weighed: list[tuple[set[int], float]], depth: int
+) -> None:
+    """As many as asked for, each with its sum and its number of terms; equals by higher key."""
+    best = best_matches([(sorted(keys), weight) for keys, weight in weighed], depth=depth)
+    expected = {
+        key: (
+            sum(weight for keys, weight in weighed if key in keys),
+            sum(key in k for k, _ in weighed),
+        )
+        for key in set[int]().union(*(keys for keys, _ in weighed))
+    }
+    ranked = sorted(expected, key=lambda key: (expected[key][0], key), reverse=True)[:depth]
+    assert list(best) == ranked
+    assert best == {key: expected[key] for key in ranked}
