@@ -70,7 +70,7 @@ class OmniRouteHandler(CustomLogger):
         self, kwargs: dict[str, Any], call_type: Any
     ) -> dict[str, Any] | None:
         """Place the memory block for the deployment that this attempt calls, copy-on-write."""
-        state = self._state_of(kwargs)
+        state = self._state()
         wire = format_of(call_type)
         if state is None or wire is None or not state.is_live:
             return None
@@ -87,7 +87,7 @@ class OmniRouteHandler(CustomLogger):
         fallback_depth: int | None = None,
     ) -> None:
         """Have a request that was refused with memory in it repeated once without."""
-        state, refusal = self._state_of(request_data), gateway.refusal_of(exception)
+        state, refusal = self._state(), gateway.refusal_of(exception)
         if state is None or refusal is None or state.retry_policies is None:
             return
         if self.runtime.recall.refused(state, is_for_form=refusal.is_for_form):
@@ -103,7 +103,7 @@ class OmniRouteHandler(CustomLogger):
         litellm_call_info: dict[str, Any] | None = None,
     ) -> dict[str, str] | None:
         """Tell the client what memory did."""
-        state = self.runtime.states.find(data.get("litellm_call_id"))
+        state = self.runtime.states.find()
         if state is None:
             return None
         return self.runtime.conclude(state).headers()
@@ -115,7 +115,7 @@ class OmniRouteHandler(CustomLogger):
         request_data: dict[str, Any],
     ) -> AsyncGenerator[Any, None]:
         """Note whether a stream got to its end. Every chunk, and every error, passes as it is."""
-        state = self.runtime.states.find(request_data.get("litellm_call_id"))
+        state = self.runtime.states.find()
         is_whole = False
         self.runtime.stream_began(state)
         try:
@@ -130,7 +130,7 @@ class OmniRouteHandler(CustomLogger):
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
         """Capture the exchange durably; extraction follows in the background."""
-        state = self._state_of(kwargs)
+        state = self._state()
         if state is None or gateway.is_cache_hit(kwargs):
             return
         await self.runtime.learn_refusal(state)
@@ -139,11 +139,9 @@ class OmniRouteHandler(CustomLogger):
             return
         await self.runtime.capture(state, answer)
 
-    def _state_of(self, kwargs: Mapping[str, Any]) -> RequestState | None:
+    def _state(self) -> RequestState | None:
         """Return the state of the request that a call belongs to; our own calls have none."""
-        if gateway.is_internal():
-            return None
-        return self.runtime.states.find(kwargs.get("litellm_call_id"))
+        return None if gateway.is_internal() else self.runtime.states.find()
 
 
 def start_in_proxy() -> OmniRouteHandler:

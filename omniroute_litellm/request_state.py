@@ -1,12 +1,10 @@
 """What is known of one request on its way through the proxy."""
 
 import asyncio
-from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final
 
 from omniroute_litellm.identity import MemoryMode
 from omniroute_litellm.injection import render_block
@@ -16,8 +14,6 @@ from omniroute_litellm.settings import Settings
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import RetrievalTrace, memory_ids
 from omniroute_litellm.types import MemoryId, OwnerId, SessionId, TraceId
-
-MAX_REMEMBERED: Final = 1_000
 
 
 class Delivery(Enum):
@@ -50,6 +46,8 @@ class RequestState:
 
     Memory: ``placement`` is where it is to stand; ``blocks`` is empty until something was found,
     then one that leads, or one for each turn that has memory behind it.
+
+    ``call_id`` is LiteLLM's, to be shown: a client may set it, so it identifies nothing.
 
     The last attempt: ``attempt`` names the deployment, ``placed`` and ``form`` say how memory went
     into it, ``left_out`` why it did not. ``refused`` maps each deployment that refused this
@@ -141,28 +139,21 @@ class RequestState:
 class RequestStates:
     """Finds the state of the request under way.
 
-    A context variable is the first carrier: it reaches every hook of a request, also those that
-    get a new call id. The bounded map by call id serves where no context came along. Never a key
-    in the request's own data: LiteLLM sends those to the provider.
+    A context variable is the only carrier. It reaches every hook of a request, also the one that
+    LiteLLM's logging worker runs, and no client can set it. A call id would not do: LiteLLM takes
+    it from the header ``x-litellm-call-id``, so that two requests may have the same. Nor would a
+    key in the request's own data: LiteLLM sends those to the provider.
     """
 
     def __init__(self) -> None:
         self._current: ContextVar[RequestState | None] = ContextVar(
             "omniroute_request", default=None
         )
-        self._by_call: OrderedDict[str, RequestState] = OrderedDict()
 
     def begin(self, state: RequestState | None) -> None:
         """Make a state the current one; None clears what an earlier request left behind."""
         self._current.set(state)
-        if state is not None and state.call_id:
-            self._by_call[state.call_id] = state
-            while len(self._by_call) > MAX_REMEMBERED:
-                self._by_call.popitem(last=False)
 
-    def find(self, call_id: object) -> RequestState | None:
-        """Return the state of this context, else that of a call id."""
-        found = self._current.get()
-        if found is None and isinstance(call_id, str):
-            found = self._by_call.get(call_id)
-        return found
+    def find(self) -> RequestState | None:
+        """Return the state of this context."""
+        return self._current.get()

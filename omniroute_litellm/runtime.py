@@ -219,7 +219,7 @@ class Runtime:
     def note_hook_fault(self, hook: str, error: Exception) -> None:
         """Count and log what went wrong in a hook, and say so in the request's receipt."""
         self.health.failed(f"memory.hook.{hook}", error)
-        state = self.states.find(None)
+        state = self.states.find()
         if state is not None:
             state.fail(Outcome.ERROR, "internal_error")
 

@@ -18,7 +18,7 @@ from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.placement import BlockForm
 from omniroute_litellm.probe import PROBE_OWNER, StoreProbe
 from omniroute_litellm.receipt import Outcome
-from omniroute_litellm.request_state import MAX_REMEMBERED, RequestState, RequestStates
+from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.settings import Settings
 from omniroute_litellm.sign_in import FAILURE_WINDOW_S, MAX_FAILURES, AdminKeyAuthority, SignIn
 from omniroute_litellm.sqlite import Database
@@ -300,22 +300,6 @@ def test_the_probe_notices_a_lost_index(database: Database, clock: FakeClock) ->
     result = StoreProbe(SqliteMemoryStore(database, clock=clock), clock=clock).run()
     assert not result.working
     assert result.reason == "keyword_lost"
-
-
-def test_states_are_found_and_forgotten(clock: FakeClock) -> None:
-    """The context's own state comes first, then the one of the call id; the map is bounded."""
-    states = RequestStates()
-    first = state(clock, 0)
-    states.begin(first)
-    assert states.find("unknown") is first
-    states.begin(None)
-    assert states.find("c0") is first
-    assert states.find("unknown") is None
-    assert states.find(7) is None
-    for number in range(1, MAX_REMEMBERED + 1):
-        states.begin(state(clock, number))
-    states.begin(None)
-    assert states.find("c0") is None
 
 
 def test_a_receipt_counts_what_was_placed(clock: FakeClock) -> None:

@@ -1,6 +1,7 @@
 """The state of one request, and how hooks find it."""
 
 import asyncio
+import contextvars
 
 from omniroute_litellm.identity import MemoryMode
 from omniroute_litellm.placement import BlockForm
@@ -60,28 +61,41 @@ def test_a_request_without_owner_names_no_record() -> None:
 
 
 async def test_requests_side_by_side_do_not_mix() -> None:
-    """Each task finds its own state, also under a call id that it never saw."""
+    """Under one call id each task finds its own state, also in the tasks that it starts."""
     states = RequestStates()
     barrier = asyncio.Barrier(2)
 
-    async def request(name: str) -> RequestState | None:
-        states.begin(state(name))
+    async def request(name: str, owner: str) -> RequestState | None:
+        begun = state(name, owner=owner)
+        begun.call_id = "chosen-by-the-client"
+        states.begin(begun)
         await barrier.wait()
         return await asyncio.create_task(find())
 
     async def find() -> RequestState | None:
-        return states.find("call-of-a-bridge")
+        return states.find()
 
-    found = await asyncio.gather(request("a"), request("b"))
-    assert [each.id for each in found if each] == ["trace-a", "trace-b"]
+    found = await asyncio.gather(request("a", "ann"), request("b", "bob"))
+    assert [(each.id, each.owner) for each in found if each] == [
+        ("trace-a", "ann"),
+        ("trace-b", "bob"),
+    ]
 
 
-def test_a_state_without_call_id_is_the_context_s_alone() -> None:
-    """An empty call id finds nothing: it would belong to every request that has none."""
+async def test_a_logging_worker_finds_the_request_it_logs() -> None:
+    """What runs later in a copy of a request's context finds that request, whatever came since."""
     states = RequestStates()
-    nameless = state()
-    nameless.call_id = ""
-    states.begin(nameless)
-    assert states.find("") is nameless
+    states.begin(state("a"))
+    context = contextvars.copy_context()
+    states.begin(state("b"))
+    found = context.run(states.find)
+    assert found
+    assert found.id == "trace-a"
+
+
+def test_a_request_without_a_state_finds_none() -> None:
+    """An embedding under the call id of a chat does not come to the chat's state."""
+    states = RequestStates()
+    states.begin(state())
     states.begin(None)
-    assert states.find("") is None
+    assert states.find() is None

@@ -8,7 +8,7 @@ import pytest
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.placement import BlockForm
 from omniroute_litellm.probe import PROBE_OWNER, StoreProbe
-from omniroute_litellm.request_state import MAX_REMEMBERED, RequestState, RequestStates
+from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.trace import Candidate, Drop, RetrievalTrace, TierOutcome
@@ -171,39 +171,6 @@ class TestTraceLog:
     def test_share_without_requests(self) -> None:
         """Without requests the share is nothing, rather than an error."""
         assert HitRate(0, 0).share == 0
-
-
-class TestStates:
-    """Finding the state of a request."""
-
-    def test_current(self, clock: FakeClock) -> None:
-        """The state that was begun is found without a call id."""
-        states, state = RequestStates(), state_of(clock())
-        states.begin(state)
-        assert states.find(None) is state
-
-    def test_by_call_id(self, clock: FakeClock) -> None:
-        """Where no context came along the call id finds it."""
-        states, state = RequestStates(), state_of(clock())
-        states.begin(state)
-        states.begin(None)
-        assert states.find("call-t1") is state
-
-    @pytest.mark.parametrize("call_id", [None, "", "call-t2", 7])
-    def test_unknown_is_none(self, clock: FakeClock, call_id: object) -> None:
-        """Another call id finds nothing."""
-        states = RequestStates()
-        states.begin(state_of(clock()))
-        states.begin(None)
-        assert states.find(call_id) is None
-
-    def test_oldest_are_forgotten(self, clock: FakeClock) -> None:
-        """Of many requests the last thousand are found by their id."""
-        states = RequestStates()
-        for number in range(MAX_REMEMBERED + 1):
-            states.begin(state_of(clock(), id=str(number)))
-        states.begin(None)
-        assert (states.find("call-0"), states.find("call-1") is None) == (None, False)
 
 
 class TestWorkers:
