@@ -101,6 +101,7 @@ def deployment_of(kwargs: Data) -> Deployment:
         base_model=base_name,
         host=_host(kwargs.get("api_base") or kwargs.get("base_url")),
         takes_system=_takes_system(kwargs, (name, model, base_name)),
+        group=_group(kwargs),
     )
 
 
@@ -163,9 +164,8 @@ def hold_retry_policies(data: MutableMapping[str, Any]) -> dict[str, object] | N
 
 def grant_repeat(policies: MutableMapping[str, object], failed: Data) -> None:
     """Let LiteLLM repeat a refused call once; an operator who grants more keeps that."""
-    buckets = (_mapping(failed.get("litellm_metadata")), _mapping(failed.get("metadata")))
-    group = next((str(found) for part in buckets if (found := part.get("model_group"))), None)
-    if group is None:
+    group = _group(failed)
+    if not group:
         return
     known = policies.get(group)
     fields = known.model_dump(exclude_none=True) if isinstance(known, RetryPolicy) else known
@@ -278,6 +278,11 @@ def _session_in(user_id: object) -> object:
 
 def _positive(counts: Mapping[str, object]) -> dict[str, object]:
     return {name: count for name, count in counts.items() if name not in _REPEAT or count}
+
+
+def _group(call: Data) -> str:
+    buckets = (_mapping(call.get("litellm_metadata")), _mapping(call.get("metadata")))
+    return next((str(found) for part in buckets if (found := part.get("model_group"))), "")
 
 
 def _host(address: object) -> str:

@@ -34,7 +34,8 @@ class Deployment:
     """The model that one attempt really calls.
 
     ``takes_system`` is what LiteLLM knows about the system role: None when it says nothing.
-    ``host`` is the address of the server where one is configured, without a path.
+    ``host`` is the address of the server where one is configured, without a path; ``group`` the
+    model that LiteLLM's router took it from, empty where a call says nothing of it.
     """
 
     provider: str
@@ -42,6 +43,7 @@ class Deployment:
     base_model: str | None = None
     takes_system: bool | None = None
     host: str = ""
+    group: str = ""
 
     @property
     def name(self) -> str:

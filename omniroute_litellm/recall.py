@@ -113,8 +113,10 @@ class Recall:
                     await self._recall(state, wire, body)
                     opened.set_attributes(_attributes(state))
         state.attempt, state.left_out = deployment.name, ""
+        # A bridge may not name the group: then it is that of the call that it is part of.
+        state.group = deployment.group or state.group
         refused = self._refusals.of(deployment.name)
-        if deployment.name in state.refused:
+        if deployment.name in state.refused or state.group in state.refused_in:
             return _without(state, "refused")
         is_first = state.form is None
         blocks = {
@@ -159,26 +161,41 @@ class Recall:
     def refused(self, state: RequestState, *, is_for_form: bool) -> bool:
         """Note that the deployment of this attempt refused the request; tell if it is news.
 
-        It is only where memory was in it and it may go out once more without. ``is_for_form``
-        says whether the form of the memory can have been the reason.
+        It is only where memory was in it and it may go out once more without: LiteLLM repeats it
+        on any deployment of the same group, so that none of them gets memory. ``is_for_form`` says
+        whether the form of the memory can have been the reason.
         """
         if state.form is None or state.attempt in state.refused:
             return False
-        form = state.placed if state.placed is Placement.TAIL else state.form
+        form = _refusable(state)
         state.refused[state.attempt] = form if is_for_form else ""
+        if state.group:
+            state.refused_in[state.group] = state.attempt
         self._health.count("memory.injection.refused")
         return True
 
     def lesson(self, state: RequestState) -> tuple[str, str] | None:
         """Return deployment and form to be remembered as refused, of a request that succeeded.
 
-        The evidence is that the very same request passed without memory. It counts once.
+        The evidence is that the very same request passed without memory. It counts once. On the
+        deployment that refused it is enough. On another of its group, where LiteLLM repeats when
+        there is one, it is not: servers differ in more than that. Then several requests must have
+        gone that way, with none in between that the deployment took with memory in that form.
+        What passed in another group, after its own refused it without memory too, says nothing.
         """
-        form = state.refused.get(state.attempt)
-        if not form or state.left_out != "refused":
+        if state.form is not None:
+            self._refusals.clear(state.attempt, _refusable(state))
+        if state.left_out != "refused":
             return None
-        state.refused[state.attempt] = ""
-        return state.attempt, form
+        is_same = state.attempt in state.refused
+        deployment = state.attempt if is_same else state.refused_in.get(state.group, "")
+        form = state.refused.get(deployment)
+        if not form:
+            return None
+        state.refused[deployment] = ""
+        if is_same or self._refusals.suspect(deployment, form):
+            return deployment, form
+        return None
 
     def _gate(self, state: RequestState) -> tuple[Outcome, str] | None:
         """Return why memory stays away from this request altogether, or None."""
@@ -222,6 +239,11 @@ class Recall:
         placed = found.give(state)
         if placed is not None:
             self._remember(placed)
+
+
+def _refusable(state: RequestState) -> str:
+    """Return the form of an attempt with memory as a deployment may refuse it."""
+    return (state.placed if state.placed is Placement.TAIL else state.form) or ""
 
 
 def _without(state: RequestState, reason: str) -> None:

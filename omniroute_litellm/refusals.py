@@ -1,6 +1,7 @@
 """Which forms of memory a deployment refuses, learned from its answers and shared by processes."""
 
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, cast
@@ -10,6 +11,9 @@ from omniroute_litellm.types import Clock, to_iso
 
 KEEP: Final = timedelta(days=30)
 """After so long a refused form is tried again: servers get updated."""
+ENOUGH_ELSEWHERE: Final = 3
+"""So many requests that one deployment refused must have passed, without memory, on another."""
+MAX_SUSPECTED: Final = 1_000
 
 _SELECT: Final = "SELECT deployment, form, at FROM refusals WHERE at >= :since ORDER BY at, form"
 _PUT: Final = """
@@ -28,6 +32,7 @@ class Refusals:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: Mapping[str, Mapping[str, str]] = {}
+        self._suspected: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def of(self, deployment: str) -> frozenset[str]:
         """Return the forms that a deployment refuses; never touches the disk."""
@@ -56,6 +61,26 @@ class Refusals:
             self._known = {**self._known, deployment: forms}
         with self._database.writing() as connection:
             connection.execute(_PUT, {"deployment": deployment, "form": form, "at": at})
+
+    def suspect(self, deployment: str, form: str) -> bool:
+        """Count weak evidence; tell whether there is enough of it to learn from.
+
+        It is counted in this process alone: what is lost with it costs a few repeats more.
+        """
+        with self._lock:
+            count = self._suspected.pop((deployment, form), 0) + 1
+            if count >= ENOUGH_ELSEWHERE:
+                return True
+            self._suspected[deployment, form] = count
+            while len(self._suspected) > MAX_SUSPECTED:
+                self._suspected.popitem(last=False)
+        return False
+
+    def clear(self, deployment: str, form: str) -> None:
+        """Drop the weak evidence against a form, which the deployment has taken just now."""
+        if self._suspected:
+            with self._lock:
+                self._suspected.pop((deployment, form), None)
 
     def forget(self, deployment: str) -> None:
         """Try every form anew with a deployment."""

@@ -49,9 +49,10 @@ class RequestState:
 
     ``call_id`` is LiteLLM's, to be shown: a client may set it, so it identifies nothing.
 
-    The last attempt: ``attempt`` names the deployment, ``placed`` and ``form`` say how memory went
-    into it, ``left_out`` why it did not. ``refused`` maps each deployment that refused this
-    request to the form that it refused, ``retry_policies`` is what LiteLLM asks whether to repeat.
+    The last attempt: ``attempt`` names the deployment and ``group`` the router's group it is of,
+    ``placed`` and ``form`` say how memory went into it, ``left_out`` why it did not. ``refused``
+    maps each deployment that refused this request to the form that it refused, ``refused_in`` each
+    group to the deployment that did, ``retry_policies`` is what LiteLLM asks whether to repeat.
 
     The answer: ``answer`` waits while a stream is under way, since only its end tells whether all
     of it was delivered.
@@ -75,8 +76,10 @@ class RequestState:
     placed: Placement | None = None
     retry_policies: dict[str, object] | None = None
     attempt: str = ""
+    group: str = ""
     left_out: str = ""
     refused: dict[str, str] = field(default_factory=dict[str, str])
+    refused_in: dict[str, str] = field(default_factory=dict[str, str])
     delivery: Delivery = Delivery.WHOLE
     answer: str | None = None
     is_resent: bool = False

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from omniroute_litellm.lookup import Lookup
 from omniroute_litellm.placement import BlockForm, Deployment
 from omniroute_litellm.recall import Arrival, Recall
 from omniroute_litellm.receipt import Outcome
-from omniroute_litellm.refusals import KEEP, Refusals
+from omniroute_litellm.refusals import ENOUGH_ELSEWHERE, KEEP, Refusals
 from omniroute_litellm.replay import Replay
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever, VectorTier
@@ -35,6 +36,8 @@ from tests.fakes import FakeClock
 ANN: Final = OwnerId("a" * 64)
 GPT: Final = Deployment("openai", "gpt-4o")
 O1: Final = Deployment("openai", "o1-mini")
+LEFT: Final = Deployment("openai", "gpt-4o", host="left", group="pair")
+RIGHT: Final = Deployment("openai", "gpt-4o", host="right", group="pair")
 CHAT: Final = ChatFormat()
 FIRST: Final = {"role": "user", "content": "Which tea?"}
 ANSWER: Final = {"role": "assistant", "content": "Sencha."}
@@ -260,6 +263,67 @@ async def test_a_refused_attempt_goes_out_as_it_came(make_desk: Callable[..., De
     await desk.ask(FIRST, state=state)
     assert recall.lesson(state) == ("openai/gpt-4o", BlockForm.SYSTEM)
     assert recall.lesson(state) is None
+
+
+async def test_the_repeat_carries_nothing_wherever_it_lands(
+    make_desk: Callable[..., Desk],
+) -> None:
+    """Every deployment of the group that refused gets the request as it came, another group's not.
+
+    LiteLLM repeats a refused request on another deployment of the group where there is one.
+    """
+    desk = make_desk()
+    desk.know("I drink green tea")
+    state, _ = await desk.ask(FIRST, deployment=LEFT)
+    assert desk.recall().refused(state, is_for_form=True)
+    _, sent = await desk.ask(FIRST, state=state, deployment=RIGHT)
+    assert sent == [FIRST]
+    assert not desk.recall().refused(state, is_for_form=True)
+    assert state.receipt().reason == "refused"
+    _, sent = await desk.ask(FIRST, state=state, deployment=replace(O1, group="spare"))
+    assert HEADING in sent[0]["content"]
+
+
+async def refused_on_the_left(desk: Desk) -> tuple[str, str] | None:
+    """Let a request be refused by one deployment and pass on another; return what that teaches."""
+    state, _ = await desk.ask(FIRST, deployment=LEFT)
+    assert desk.recall().refused(state, is_for_form=True)
+    await desk.ask(FIRST, state=state, deployment=RIGHT)
+    return desk.recall().lesson(state)
+
+
+async def test_what_passed_elsewhere_is_weaker_evidence(make_desk: Callable[..., Desk]) -> None:
+    """The form is remembered for who refused it, once enough requests passed on another server."""
+    desk = make_desk()
+    desk.know("I drink green tea")
+    found = [await refused_on_the_left(desk) for _ in range(ENOUGH_ELSEWHERE)]
+    assert found == [None] * (ENOUGH_ELSEWHERE - 1) + [(LEFT.name, BlockForm.SYSTEM)]
+
+
+async def test_memory_that_passed_clears_a_suspicion(make_desk: Callable[..., Desk]) -> None:
+    """A server that takes memory in a form refused the others for another reason."""
+    desk = make_desk()
+    desk.know("I drink green tea")
+    for _ in range(ENOUGH_ELSEWHERE - 1):
+        await refused_on_the_left(desk)
+    state, sent = await desk.ask(FIRST, deployment=LEFT)
+    assert HEADING in sent[0]["content"]
+    assert desk.recall().lesson(state) is None
+    assert await refused_on_the_left(desk) is None
+
+
+async def test_a_repeat_that_passed_in_another_group_teaches_nothing(
+    make_desk: Callable[..., Desk],
+) -> None:
+    """Refused without memory as well and answered by a fallback: the form was not the reason."""
+    desk = make_desk()
+    desk.know("I drink green tea")
+    for _ in range(ENOUGH_ELSEWHERE + 1):
+        state, _ = await desk.ask(FIRST, deployment=LEFT)
+        assert desk.recall().refused(state, is_for_form=True)
+        await desk.ask(FIRST, state=state, deployment=RIGHT)
+        await desk.ask(FIRST, state=state, deployment=replace(O1, group="spare"))
+        assert desk.recall().lesson(state) is None
 
 
 async def test_what_was_learned_decides_the_form(make_desk: Callable[..., Desk]) -> None:

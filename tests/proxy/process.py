@@ -111,6 +111,12 @@ def deployments(upstream_url: str) -> dict[str, Settings]:
     }
 
 
+def pair(upstream_url: str) -> list[tuple[str, Settings]]:
+    """Return the two deployments of the model `pair`: neither takes memory in any form."""
+    v1 = {"api_key": "sk-upstream", "api_base": f"{upstream_url}/v1"}
+    return [("pair", {"model": f"openai/nomem-{side}", **v1}) for side in ("left", "right")]
+
+
 def configuration(upstream_url: str, setup: ProxySetup) -> dict[str, Any]:
     """Return the LiteLLM configuration: `fragile` retries once and falls back to `glm`."""
     callbacks = [*setup.callbacks, *([PLUGIN] if setup.with_plugin else [])]
@@ -118,7 +124,7 @@ def configuration(upstream_url: str, setup: ProxySetup) -> dict[str, Any]:
     return {
         "model_list": [
             {"model_name": name, "litellm_params": dict(parameters)}
-            for name, parameters in deployments(upstream_url).items()
+            for name, parameters in (*deployments(upstream_url).items(), *pair(upstream_url))
         ],
         "router_settings": {
             "num_retries": 1,

@@ -16,9 +16,10 @@ from tests.upstream import Upstream
 
 pytestmark = pytest.mark.proxy
 
-CHAT, _, _, GEMINI = FORMATS
+CHAT, RESPONSES, MESSAGES, GEMINI = FORMATS
 QUESTION: Final[tuple[Step, ...]] = (Said("user", "Which language?"),)
 LEARN_TIMEOUT_S: Final = 20.0
+GROUP_REQUESTS: Final = 6
 LETTERS: Final = str.maketrans("0123456789", "ghijklmnop")
 FAMILIES: Final = {"any": "openai", "any-claude": "anthropic", "any-gemini": "gemini"}
 
@@ -168,6 +169,29 @@ def test_a_request_without_memory_is_not_repeated(proxy: Proxy, upstream: Upstre
         body = CHAT.body(fresh("fail400"), QUESTION, stream=False)
         assert client.post("/v1/chat/completions", json=body).status_code == 400
     assert len(upstream.records()) == 1
+
+
+@pytest.mark.parametrize("form", [CHAT, RESPONSES, MESSAGES], ids=lambda form: form.name)
+def test_a_group_repeats_without_memory_on_any_server(
+    proxy: Proxy, upstream: Upstream, form: Format
+) -> None:
+    """Of two deployments that both refuse, the one that the repeat reaches gets no memory."""
+    for _ in range(GROUP_REQUESTS):
+        upstream.clear()
+        response = post(proxy, form, "pair")
+        assert response.status_code == 200, response.text
+        blocks = [blocks_in(record.body) for record in upstream.records()]
+        assert blocks in ([1, 0], [0])  # in the end both have refused every form
+
+
+def test_a_group_remembers_who_refused(proxy: Proxy) -> None:
+    """Each of two deployments is remembered, although the other one answers in its place."""
+
+    def are_known() -> bool:
+        assert post(proxy, CHAT, "pair").status_code == 200
+        return all(refused(proxy, f"any/nomem-{side}") for side in ("left", "right"))
+
+    wait_for(are_known, timeout_s=LEARN_TIMEOUT_S, what="both deployments refusing")
 
 
 def test_a_prompt_that_is_too_long_teaches_nothing(proxy: Proxy, upstream: Upstream) -> None:
