@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from omniroute_litellm.census import Census
 from omniroute_litellm.types import Memory
 
 MAX_MEMORIES: Final = 8_192
@@ -32,6 +33,7 @@ class OwnerCache:
     revision: int
     memories: dict[int, Memory] = field(default_factory=dict[int, Memory])
     lists: dict[Hashable, Listed] = field(default_factory=dict[Hashable, Listed])
+    censuses: dict[Hashable, Census] = field(default_factory=dict[Hashable, Census])
 
 
 class MemoryCache:

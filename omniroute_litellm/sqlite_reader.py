@@ -3,19 +3,20 @@
 import functools
 import json
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar, cast
 
 from omniroute_litellm import stopwords
+from omniroute_litellm.census import MAX_HELD, Census, closed_at
 from omniroute_litellm.memory_cache import Listed, MemoryCache, OwnerCache
 from omniroute_litellm.ranking import TermMatch, best_matches, bm25, term_weights
 from omniroute_litellm.sqlite import Connection, Database, Row, Value, quoted, tokenizer
 from omniroute_litellm.sqlite_rows import COLUMNS, JOINED, JSON_COLUMNS, memory_of, memory_of_json
 from omniroute_litellm.store import Alive, KeywordHit
-from omniroute_litellm.types import Memory, MemoryId, Scope, to_iso
+from omniroute_litellm.types import Memory, MemoryId, Scope, from_iso, to_iso
 
 T = TypeVar("T")
 
@@ -27,6 +28,8 @@ MATCH_DEPTH: Final = 100
 
 MAX_HOLDING: Final = 10_000
 """So many memories that hold one term are looked at, the newest; how many there are is counted."""
+_ALL: Final = -1
+"""No limit, in SQLite's words."""
 
 FULL_STORE_HOLDS: Final = timedelta(minutes=1)
 """How long a store that was too large for a list counts as such: memories age out of it."""
@@ -57,9 +60,15 @@ _BY_PKS: Final = f"""
 SELECT json_group_array(json_array({JSON_COLUMNS})) FROM {JOINED}
 WHERE m.pk IN (SELECT value FROM json_each(:pks))
 """
-_READABLE: Final = f"""
-SELECT json_group_array(m.pk - :first) FROM memories AS m
-WHERE m.pk IN (SELECT :first + value FROM json_each(:numbers)) AND {_ALIVE}
+_CENSUS: Final = f"""
+SELECT json_array(count(*) FILTER (WHERE is_alive), min(expires_at) FILTER (WHERE is_alive),
+    min(last_seen_at) FILTER (WHERE is_alive AND NOT pinned),
+    json_group_array(number) FILTER (WHERE NOT is_alive))
+FROM (
+    SELECT m.pk - :first AS number, m.expires_at, m.last_seen_at, m.pinned,
+        ({_ALIVE}) IS TRUE AS is_alive
+    FROM memories AS m WHERE m.pk BETWEEN :first + :after + 1 AND :last
+)
 """
 # What there is of one term for one owner is a range of the index. Sequence numbers are shorter
 # than keys: half of the text that is to be read.
@@ -91,6 +100,14 @@ class _Owner:
     number: int
     documents: int
     known: OwnerCache
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The memories of one owner that hold a term: how many, and the newest of them."""
+
+    numbers: Sequence[int]
+    count: int
 
 
 class SqliteMemoryReader:
@@ -135,8 +152,9 @@ class SqliteMemoryReader:
     def keyword(self, scope: Scope, alive: Alive, *, query: str, limit: int) -> list[KeywordHit]:
         """Return what shares a word with the query, best first.
 
-        Ties go to the newer memory. Document frequencies are counted inside the owners of the
-        scope: an index that several owners share would rank by the words of strangers.
+        Ties go to the newer memory. Document frequencies are counted over what the scope may
+        read: an index that several owners share would rank by the words of strangers, and what
+        was replaced or has expired by words that nobody stands by any more.
         """
         with self._owners(scope, alive) as owners:
             if not owners:
@@ -144,21 +162,23 @@ class SqliteMemoryReader:
             terms = query_terms(tokenizer(owners[0].connection)(query))
             if not terms:
                 return []
-            holding = [_holding(owner, terms) for owner in owners]
-            counts = [
-                sum(
-                    _count(owner, term, len(keys)) for owner, keys in zip(owners, each, strict=True)
-                )
-                for term, *each in zip(terms, *holding, strict=True)
+            censuses = [_census(owner, scope, alive) for owner in owners]
+            holding = [
+                _readable_holding(owner, census, terms)
+                for owner, census in zip(owners, censuses, strict=True)
             ]
-            documents = sum(owner.documents for owner in owners)
+            counts = [sum(held.count for held in each) for each in zip(*holding, strict=True)]
+            documents = sum(census.readable for census in censuses)
             weights = term_weights(counts, documents=documents, enough=MATCH_DEPTH)
             matches: dict[int, TermMatch] = {}
             memories: dict[int, Memory] = {}
             for owner, held in zip(owners, holding, strict=True):
-                weighed = [(held[at], weight) for at, weight in weights.items()]
-                for pk, match in self._readable(owner, scope, alive, weighed):
-                    matches[pk], memories[pk] = match
+                weighed = [(held[at].numbers, weight) for at, weight in weights.items()]
+                best = _keyed(owner, best_matches(weighed, depth=MATCH_DEPTH))
+                found = self._memories(owner, list(best))
+                memories |= found
+                for pk, memory in found.items():
+                    matches[pk] = TermMatch(*best[pk], len(memory.content))
         scores = bm25(matches, terms=len(terms))
         # Newest first among equals: keys grow with time inside of an owner.
         order = sorted(scores, key=lambda pk: (-scores[pk].score, -pk))[:limit]
@@ -236,39 +256,6 @@ class SqliteMemoryReader:
             and timedelta(0) <= alive.now - known.read_at < FULL_STORE_HOLDS
         )
 
-    def _readable(
-        self,
-        owner: _Owner,
-        scope: Scope,
-        alive: Alive,
-        weighed: Sequence[tuple[Sequence[int], float]],
-    ) -> Iterable[tuple[int, tuple[TermMatch, Memory]]]:
-        """Return the best matches of one owner that may be read.
-
-        First the best of all are looked at, and what may not be read is left out. Should that
-        have cost places, the rest is asked for what may be read: slower, and never short.
-        """
-        best = _keyed(owner, best_matches(weighed, depth=MATCH_DEPTH))
-        memories = self._alive(owner, scope, alive, best)
-        if len(best) == MATCH_DEPTH and len(memories) < MATCH_DEPTH:
-            may = _readable_of(owner, {number for numbers, _ in weighed for number in numbers})
-            fit = [
-                ([each for each in numbers if each in may], weight) for numbers, weight in weighed
-            ]
-            best = _keyed(owner, best_matches(fit, depth=MATCH_DEPTH))
-            memories = self._alive(owner, scope, alive, best)
-        return [
-            (pk, (TermMatch(weight, terms, len(memories[pk].content)), memories[pk]))
-            for pk, (weight, terms) in best.items()
-            if pk in memories
-        ]
-
-    def _alive(
-        self, owner: _Owner, scope: Scope, alive: Alive, pks: Iterable[int]
-    ) -> dict[int, Memory]:
-        found = self._memories(owner, list(pks))
-        return {pk: each for pk, each in found.items() if alive.has(each, scope.session)}
-
     def _memories(self, owner: _Owner, pks: Sequence[int]) -> dict[int, Memory]:
         """Return the memories of some keys of an owner, whether they may be read or not."""
         held = owner.known.memories
@@ -292,10 +279,10 @@ def query_terms(words: Sequence[str]) -> list[str]:
     return list(unique)[-MAX_QUERY_TERMS:]
 
 
-def _holding(owner: _Owner, terms: Sequence[str]) -> list[list[int]]:
+def _holding(owner: _Owner, terms: Sequence[str], *, most: int) -> list[list[int]]:
     """Return the sequence numbers of the memories that hold each term, the newest first."""
     named: dict[str, Value] = {f"term{at}": quoted(term) for at, term in enumerate(terms)}
-    values = {**owner.values, **named, "most": MAX_HOLDING}
+    values = {**owner.values, **named, "most": most}
     row = _row(owner.connection, _searching(len(terms)), values)
     return [json.loads(str(numbers)) for numbers in row]
 
@@ -306,18 +293,48 @@ def _keyed(owner: _Owner, best: Mapping[int, T]) -> dict[int, T]:
     return {first + number: found for number, found in best.items()}
 
 
-def _readable_of(owner: _Owner, numbers: Iterable[int]) -> frozenset[int]:
-    """Return those of some sequence numbers whose memories may be read."""
-    values = {**owner.values, "numbers": json.dumps(list(numbers))}
-    return frozenset(cast("list[int]", _json_of(owner.connection, _READABLE, values)))
+def _readable_holding(owner: _Owner, census: Census, terms: Sequence[str]) -> list[_Held]:
+    """Return the memories that hold each term and may be read."""
+    found: list[_Held] = []
+    for term, numbers in zip(terms, _holding(owner, terms, most=MAX_HOLDING), strict=True):
+        is_cut = len(numbers) == MAX_HOLDING
+        if is_cut and not census.closed:
+            found.append(_Held(numbers, _count(owner, term)))
+            continue
+        every = _holding(owner, [term], most=_ALL)[0] if is_cut else numbers
+        readable = census.open_of(every)
+        found.append(_Held(readable[:MAX_HOLDING], len(readable)))
+    return found
 
 
-def _count(owner: _Owner, term: str, seen: int) -> int:
-    """Return how many memories of an owner hold a term of which so many were seen."""
-    if seen < MAX_HOLDING:
-        return seen
+def _count(owner: _Owner, term: str) -> int:
+    """Return how many memories of an owner hold a term."""
     values = {**owner.values, "term": quoted(term)}
     return cast("int", _row(owner.connection, _COUNT, values)[0])
+
+
+def _census(owner: _Owner, scope: Scope, alive: Alive) -> Census:
+    """Return which memories may be read: of what is known already only the new are looked at."""
+    held, name = owner.known.censuses, (scope.session, alive.now - alive.since)
+    known = held.get(name)
+    if known is not None and not known.covers(alive.now):
+        known = None
+    if known is not None and known.documents >= owner.documents:
+        return known
+    values = {**owner.values, "after": known.documents if known is not None else 0}
+    row = cast(
+        "tuple[int, str | None, str | None, list[int]]", _json_of(owner.connection, _CENSUS, values)
+    )
+    readable, expires_at, last_seen_at, closed = row
+    ends = [from_iso(expires_at)] if expires_at else []
+    if last_seen_at:
+        ends.append(from_iso(last_seen_at) + (alive.now - alive.since))
+    fresh = Census(owner.documents, readable, closed_at(closed), alive.now, min(ends, default=None))
+    found = fresh if known is None else known.joined(fresh)
+    if len(held) >= MAX_HELD:
+        held.clear()
+    held[name] = found
+    return found
 
 
 @functools.cache

@@ -20,6 +20,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     (
         "sqlite_connection",
         "sqlite",
+        "census",
         "memory_cache",
         "sqlite_rows",
         "sqlite_reader",
