@@ -145,9 +145,10 @@ def is_allowed(state: RequestState) -> bool:
 def _room(carried: Carried, max_tokens: int) -> int:
     """Return what the lines of a new block may cost: all blocks stay within twice the budget.
 
-    A line of two tokens, the shortest, costs an eighth more with its line break.
+    The frame counts, too, so that twice a tiny budget has no room for any line. A line of one
+    token costs a quarter more with its line break.
     """
-    if not carried.blocks:
-        return max_tokens
+    if carried.is_full:
+        return 0
     room = 2 * max_tokens - carried.tokens - _FRAME_TOKENS
-    return min(max_tokens, room * 8 // 9)
+    return min(max_tokens, room * 4 // 5)

@@ -17,11 +17,13 @@ class Carried:
     """What is known of a conversation's turns.
 
     ``blocks`` stand behind earlier turns, ``newest`` is what the newest turn got before, None
-    when it was not seen yet.
+    when it was not seen yet or what it got is beyond the limit. ``is_full``: a block that is known
+    did not fit, so that nothing new may be added.
     """
 
     blocks: tuple[TurnBlock, ...] = ()
     newest: Placed | None = None
+    is_full: bool = False
 
     @property
     def memory_ids(self) -> frozenset[MemoryId]:
@@ -57,7 +59,10 @@ class Replay:
     ) -> Carried:
         """Return what the turns carry, the oldest first, at most so many tokens of it.
 
-        Raises BackendUnavailableError.
+        A block that alone costs more, placed under a larger budget, is passed over. Of the others
+        the oldest stay, up to the first that does not fit: what they stand in front of stays as it
+        was, so that as much of the cached prompt as can be is used. Every request decides alike,
+        since nothing new is added behind a turn that was left out. Raises BackendUnavailableError.
         """
         if conversation.newest is None:
             return Carried()
@@ -66,10 +71,14 @@ class Replay:
         alive = Alive(now, now - retention)
         readable = self._reader.by_ids(scope, alive, _memory_ids(found.values()))
         true = {turn: placed for turn, placed in found.items() if placed.is_true_to(readable)}
-        return Carried(
-            blocks=_within(conversation.history, true, max_tokens),
-            newest=true.get(conversation.newest.name),
-        )
+        fitting, is_full = _within(conversation.turns, true, max_tokens)
+        newest = true.get(conversation.newest.name)
+        if newest is not None and newest.block and conversation.newest not in fitting:
+            newest = None
+        blocks = [
+            _repeated(turn, true[turn.name]) for turn in fitting if turn is not conversation.newest
+        ]
+        return Carried(tuple(blocks), newest, is_full)
 
 
 def placed_now(turn: Turn, owner: OwnerId, block: str, memories: Sequence[Memory]) -> Placed:
@@ -82,17 +91,23 @@ def _memory_ids(placed: Iterable[Placed]) -> list[MemoryId]:
     return list(dict.fromkeys(memory for entry in placed for memory in entry.memories))
 
 
+def _repeated(turn: Turn, placed: Placed) -> TurnBlock:
+    return TurnBlock(turn.ordinal, placed.block, tuple(placed.memories), is_repeated=True)
+
+
 def _within(
-    history: Sequence[Turn], placed: Mapping[str, Placed], max_tokens: int
-) -> tuple[TurnBlock, ...]:
-    """Keep the oldest blocks that fit: what they stand in front of stays as it was, too."""
-    kept: list[TurnBlock] = []
-    for turn in history:
+    turns: Sequence[Turn], placed: Mapping[str, Placed], max_tokens: int
+) -> tuple[list[Turn], bool]:
+    """Return the oldest turns whose blocks fit together, and whether there are more that do not."""
+    fitting: list[Turn] = []
+    left = max_tokens
+    for turn in turns:
         entry = placed.get(turn.name)
-        if entry is None or not entry.block:
+        tokens = estimate_tokens(entry.block) if entry is not None else 0
+        if not 0 < tokens <= max_tokens:
             continue
-        max_tokens -= estimate_tokens(entry.block)
-        if max_tokens < 0 and kept:  # the first is within a budget of its own
-            break
-        kept.append(TurnBlock(turn.ordinal, entry.block, tuple(entry.memories), is_repeated=True))
-    return tuple(kept)
+        if tokens > left:
+            return fitting, True
+        left -= tokens
+        fitting.append(turn)
+    return fitting, False

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -27,6 +27,7 @@ from omniroute_litellm.retrieval import RetrievalRequest, Retriever, VectorTier
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive
+from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import MemoryDraft, MemorySource, MemoryType, OwnerId, Scope
 from omniroute_litellm.vectors.base import Vector, VectorHit
@@ -229,6 +230,131 @@ async def test_no_room_is_left_for_more(make_desk: Callable[..., Desk]) -> None:
     assert HEADING in sent[0]["content"]
     assert sent[2] == SECOND
     assert state.trace is None
+
+
+TOPICS: Final = ("jazz", "chess", "sailing", "cooking", "tennis", "painting")
+
+
+def budget(tokens: int) -> dict[str, str]:
+    """Return the variables for blocks behind turns under a budget, with what is relevant alone."""
+    return {
+        **TAIL,
+        "OMNIROUTE_MEMORY_MAX_TOKENS": str(tokens),
+        "OMNIROUTE_MEMORY_STRATEGY": "semantic",
+    }
+
+
+async def chat(
+    desk: Desk, turns: int, *, earlier: Sequence[dict[str, str]] = ()
+) -> list[dict[str, str]]:
+    """Ask about a topic in each turn of a conversation, and return it as the client has it."""
+    messages = list(earlier)
+    for topic in TOPICS[len(messages) // 2 :][:turns]:
+        messages.append({"role": "user", "content": f"What about {topic}?"})
+        await desk.ask(*messages)
+        messages.append(ANSWER)
+    desk.ledger.flush()
+    return messages
+
+
+def know_topics(desk: Desk) -> None:
+    """Store a memory of some length for each topic."""
+    desk.know(*(f"I enjoy {topic} {'with friends of mine ' * 4}" for topic in TOPICS))
+
+
+def blocks_of(messages: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the block behind each message, empty where there is none."""
+    return [
+        HEADING + text[1] if len(text := str(each["content"]).split(HEADING)) > 1 else ""
+        for each in messages
+    ]
+
+
+def tokens_of(messages: Sequence[dict[str, Any]]) -> int:
+    """Return what the blocks in a request cost."""
+    return sum(map(estimate_tokens, blocks_of(messages)))
+
+
+@pytest.mark.parametrize("tokens", [1, 10, 17, 20, 30, 50, 80, 120])
+async def test_a_conversation_stays_within_twice_the_budget(
+    make_desk: Callable[..., Desk], tokens: int
+) -> None:
+    """Whatever the budget, all blocks of a request together cost at most twice as much."""
+    desk = make_desk(**budget(tokens))
+    know_topics(desk)
+    desk.know("ox", "jz", "ab jazz")
+    messages: list[dict[str, str]] = []
+    for topic in TOPICS:
+        messages.append({"role": "user", "content": f"What about {topic}, ox and jz?"})
+        _, sent = await desk.ask(*messages)
+        assert tokens_of(sent) <= 2 * tokens
+        messages.append(ANSWER)
+
+
+async def test_a_lower_budget_leaves_out_the_newest_blocks(
+    make_desk: Callable[..., Desk],
+) -> None:
+    """The oldest stay as they were, so that the cached prompt holds; nothing new is added."""
+    desk = make_desk(**budget(150))
+    know_topics(desk)
+    messages = await chat(desk, 4)
+    _, before = await desk.ask(*messages)
+    assert len(list(filter(None, blocks_of(before)))) >= 3
+    lower = make_desk(**budget(75))
+    question = {"role": "user", "content": f"What about {TOPICS[4]}?"}
+    state, sent = await lower.ask(*messages, question)
+    assert 0 < tokens_of(sent) <= 150
+    assert state.trace is None
+    carried = blocks_of(sent)
+    kept = len(list(filter(None, carried)))
+    assert carried[: 2 * kept] == blocks_of(before)[: 2 * kept]
+    assert not any(carried[2 * kept :])
+    _, again = await lower.ask(*messages, question, ANSWER, {"role": "user", "content": "And now?"})
+    assert again[: len(sent)] == sent
+
+
+async def test_a_block_beyond_the_limit_is_passed_over(make_desk: Callable[..., Desk]) -> None:
+    """A first block that alone costs more than the limit is left out, and others take its room."""
+    desk = make_desk(**budget(400))
+    desk.know(*(f"I enjoy jazz {number} {'with friends ' * 8}" for number in range(12)))
+    desk.know("I play chess")
+    messages = await chat(desk, 1)
+    lower = make_desk(**budget(60))
+    question = {"role": "user", "content": "What about chess?"}
+    _, sent = await lower.ask(*messages, question)
+    assert blocks_of(sent)[0] == ""
+    assert "I play chess" in blocks_of(sent)[2]
+    assert tokens_of(sent) <= 120
+    _, again = await lower.ask(*messages, question, ANSWER, {"role": "user", "content": "And?"})
+    assert again[: len(sent)] == sent
+
+
+async def test_the_newest_block_counts_as_well(make_desk: Callable[..., Desk]) -> None:
+    """A tool loop whose own block does not fit any more goes on without it."""
+    desk = make_desk(**budget(150))
+    know_topics(desk)
+    messages = await chat(desk, 3)
+    loop = [*messages, {"role": "tool", "content": "x"}]
+    _, before = await desk.ask(*loop)
+    assert blocks_of(before)[4]
+    lower = make_desk(**budget(75))
+    _, sent = await lower.ask(*loop)
+    assert tokens_of(sent) <= 150
+    assert blocks_of(sent)[0] == blocks_of(before)[0]
+    assert not blocks_of(sent)[4]
+
+
+async def test_an_edited_history_makes_room(make_desk: Callable[..., Desk]) -> None:
+    """Blocks behind turns that the client took back count no more."""
+    desk = make_desk(**budget(75))
+    know_topics(desk)
+    messages = await chat(desk, 4)
+    question = {"role": "user", "content": f"What about {TOPICS[5]}?"}
+    full, _ = await desk.ask(*messages, question)
+    assert full.trace is None
+    _, sent = await desk.ask(*messages[:2], question)
+    assert TOPICS[5] in blocks_of(sent)[2]
+    assert tokens_of(sent) <= 150
 
 
 async def test_a_memory_that_ran_out_is_not_repeated(make_desk: Callable[..., Desk]) -> None:
