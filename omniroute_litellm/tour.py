@@ -3,26 +3,34 @@
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Final, cast
 
 import httpx
 
 from omniroute_litellm.errors import OmniRouteError
+from omniroute_litellm.proxy_config import ProxyConfig, ProxyConfigError, read_proxy_config
 
 FIRST_PORT: Final = 4000
 _PORTS_TRIED: Final = 50
 _READY_S: Final = 120.0
 _LEARNED_S: Final = 30.0
 _POLL_S: Final = 0.2
+_STOP_S: Final = 20.0
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+_BY_SIGNAL: Final = 128
+"""What a shell adds to a signal's number in the status of a command that it ended."""
 _STATEMENTS: Final = (
     "I prefer TypeScript. I'll use Postgres for this project. "
     "I always commit before pushing. I don't like Python."
@@ -47,59 +55,66 @@ class Proxy:
 def run(config: Path, *, once: bool, environ: Mapping[str, str]) -> None:
     """Start the proxy, hold the conversation, print it, and stay up unless ``once``.
 
-    Raises DemoError when the proxy does not start or does not learn.
+    Raises DemoError when the proxy does not start or does not learn, ProxyConfigError when the
+    file names no master key or no chat model.
     """
-    proxy = start(config, environ=environ, memory_on=True)
+    named = read_proxy_config(config, environ=environ)
+    if named.model is None:
+        message = f"{config} names no chat model: list one under model_list"
+        raise ProxyConfigError(message)
     try:
-        converse(proxy)
-        if not once:
-            print_invitation(proxy)
-            proxy.process.wait()
+        with running(config, named, environ=environ, memory_on=True) as proxy:
+            converse(proxy, named.model)
+            if not once:
+                print_invitation(proxy, named.model)
+                proxy.process.wait()
     except KeyboardInterrupt:
         print()
-    finally:
-        stop(proxy)
 
 
 def serve(config: Path, *, environ: Mapping[str, str]) -> int:
     """Start the proxy without the conversation and return its exit status."""
-    proxy = start(config, environ=environ, memory_on=False)
-    print_invitation(proxy)
+    named = read_proxy_config(config, environ=environ)
     try:
-        return proxy.process.wait()
+        with running(config, named, environ=environ, memory_on=False) as proxy:
+            print_invitation(proxy, named.model)
+            return proxy.process.wait()
     except KeyboardInterrupt:
         print()
         return 0
-    finally:
-        stop(proxy)
 
 
-def start(config: Path, *, environ: Mapping[str, str], memory_on: bool) -> Proxy:
-    """Start ``litellm`` on the first free port from 4000 and wait until it answers."""
+@contextmanager
+def running(
+    config: Path, named: ProxyConfig, *, environ: Mapping[str, str], memory_on: bool
+) -> Generator[Proxy]:
+    """Run ``litellm`` on the first free port from 4000, and lend it as soon as it answers.
+
+    It has a session of its own, so that no signal of the terminal reaches it: it ends with the
+    block, however that is left.
+    """
     command = shutil.which("litellm", path=str(Path(sys.executable).parent)) or shutil.which(
         "litellm"
     )
     if command is None:
         message = "the litellm command is missing: pip install 'omniroute-litellm[proxy]'"
         raise DemoError(message)
-    if not config.is_file():
-        message = f"no LiteLLM configuration at {config}"
-        raise DemoError(message)
     port = free_port()
-    key = environ.get("LITELLM_MASTER_KEY") or f"sk-demo-{secrets.token_hex(16)}"
     data = Path(environ.get("OMNIROUTE_DATA_DIR") or ".demo").absolute()
     data.mkdir(parents=True, exist_ok=True)
     log = data / "proxy.log"
     settings = {
-        "LITELLM_MASTER_KEY": key,
         "OMNIROUTE_DATA_DIR": str(data),
         # Prices and context sizes come from the installed package, not from the network.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }
+    key = named.key or f"sk-demo-{secrets.token_hex(16)}"
+    if named.variable is not None:
+        settings[named.variable] = key
     if memory_on:
         settings["OMNIROUTE_MEMORY_ENABLED"] = environ.get("OMNIROUTE_MEMORY_ENABLED", "true")
     arguments = ["--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    with log.open("wb") as output:
+    with ended_by_signals(), log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
             [command, *arguments],
             env={**environ, **settings},
@@ -107,25 +122,41 @@ def start(config: Path, *, environ: Mapping[str, str], memory_on: bool) -> Proxy
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    proxy = Proxy(process, f"http://127.0.0.1:{port}", key, log)
-    print(f"Starting a LiteLLM proxy on {proxy.url}; memories go to {data}", flush=True)
+        proxy = Proxy(process, f"http://127.0.0.1:{port}", key, log)
+        try:
+            print(f"Starting a LiteLLM proxy on {proxy.url}; memories go to {data}", flush=True)
+            wait_ready(proxy)
+            yield proxy
+        finally:
+            stop(proxy)
+
+
+@contextmanager
+def ended_by_signals() -> Generator[None]:
+    """Let the signals that end a command leave its blocks as an exception does."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(_BY_SIGNAL + number)
+
+    before = {number: signal.signal(number, leave) for number in _ENDING}
     try:
-        wait_ready(proxy)
-    except BaseException:
-        stop(proxy)
-        raise
-    return proxy
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def stop(proxy: Proxy) -> None:
-    """Stop a proxy and what it started."""
-    if proxy.process.poll() is None:
-        proxy.process.send_signal(signal.SIGTERM)
-        try:
-            proxy.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
+    """Stop a proxy and what it started; a second signal does it at once."""
+    try:
+        if proxy.process.poll() is None:
+            proxy.process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                proxy.process.wait(timeout=_STOP_S)
+    finally:
+        with suppress(ProcessLookupError):
             os.killpg(proxy.process.pid, signal.SIGKILL)
-            proxy.process.wait()
+        proxy.process.wait()
 
 
 def free_port() -> int:
@@ -159,18 +190,18 @@ def wait_ready(proxy: Proxy) -> None:
     raise DemoError(message)
 
 
-def converse(proxy: Proxy) -> None:
+def converse(proxy: Proxy, model: str) -> None:
     """Say four things, wait until they are learned, ask a question, and print every step."""
     headers = {"Authorization": f"Bearer {proxy.key}"}
     with httpx.Client(base_url=proxy.url, headers=headers, timeout=30) as client:
         print(f"\nYou:    {_STATEMENTS}")
-        first = _say(client, _STATEMENTS)
+        first = _say(client, model, _STATEMENTS)
         print(f"Model:  {_answer(first)}")
         print("\nLearned:")
         for memory in _learned(client, proxy):
             print(f"  {memory['type']:<9} {memory['key']:<38} {memory['content']}")
         print(f"\nYou:    {_QUESTION}   (a new conversation)")
-        second = _say(client, _QUESTION)
+        second = _say(client, model, _QUESTION)
         print(f"Model:  {_answer(second)}")
         print("\nReceipt of that request:")
         for name, value in second.headers.items():
@@ -181,24 +212,29 @@ def converse(proxy: Proxy) -> None:
             raise DemoError(message)
 
 
-def print_invitation(proxy: Proxy) -> None:
-    """Print how to look around."""
-    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "I love tea."}]})
-    print(
-        f"\nConsole:  {proxy.url}/omniroute/\n"
-        f"Key:      {proxy.key}\n\n"
-        "Try:\n"
-        f"  curl -si {proxy.url}/v1/chat/completions -H 'Authorization: Bearer {proxy.key}' "
-        f"-H 'Content-Type: application/json' -d '{body}'\n"
-        f"  curl -s {proxy.url}/omniroute/api/memory -H 'Authorization: Bearer {proxy.key}'\n\n"
-        f"The proxy's log is {proxy.log}. Press Ctrl-C to stop.",
-        flush=True,
-    )
+def print_invitation(proxy: Proxy, model: str | None) -> None:
+    """Print how to look around; without a model there is nothing to say to it."""
+    header = f"-H 'Authorization: Bearer {proxy.key}'"
+    lines = [f"\nConsole:  {proxy.url}/omniroute/", f"Key:      {proxy.key}", "\nTry:"]
+    if model is not None:
+        message = {"role": "user", "content": "I love tea."}
+        body = shlex.quote(json.dumps({"model": model, "messages": [message]}))
+        lines.append(
+            f"  curl -si {proxy.url}/v1/chat/completions {header} "
+            f"-H 'Content-Type: application/json' -d {body}"
+        )
+    lines.append(f"  curl -s {proxy.url}/omniroute/api/memory {header}")
+    lines.append(f"\nThe proxy's log is {proxy.log}. Press Ctrl-C to stop.")
+    print("\n".join(lines), flush=True)
 
 
-def _say(client: httpx.Client, text: str) -> httpx.Response:
-    body = {"model": "demo", "messages": [{"role": "user", "content": text}]}
-    response = client.post("/v1/chat/completions", json=body)
+def _say(client: httpx.Client, model: str, text: str) -> httpx.Response:
+    body = {"model": model, "messages": [{"role": "user", "content": text}]}
+    try:
+        response = client.post("/v1/chat/completions", json=body)
+    except httpx.TransportError as error:
+        message = f"the proxy did not answer: {type(error).__name__}"
+        raise DemoError(message) from error
     if response.status_code != 200:
         message = f"the proxy answered {response.status_code}: {response.text[:300]}"
         raise DemoError(message)

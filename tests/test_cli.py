@@ -235,7 +235,10 @@ def test_the_demo_shows_why_a_proxy_did_not_start(
 ) -> None:
     """A proxy that ends at once leaves the end of its log in the message."""
     config = tmp_path / "broken.yaml"
-    config.write_text("litellm_settings:\n  callbacks: [no_such_module_anywhere.handler]\n")
+    config.write_text(
+        "litellm_settings:\n  callbacks: [no_such_module_anywhere.handler]\n"
+        "general_settings:\n  master_key: sk-of-a-test-4c1d\n"
+    )
     monkeypatch.setenv("OMNIROUTE_DATA_DIR", str(tmp_path / "data"))
     assert main(["run", "--config", str(config)]) == 1
     told = capsys.readouterr().err
