@@ -16,7 +16,7 @@ PACKAGE: Final = "omniroute_litellm"
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("", "types", "errors", "text", "tokens", "stopwords", "paths", "migrations"),
     ("settings", "identity", "injection", "placement", "receipt", "trace", "ranking", "store"),
-    ("extraction", "wire", "vectors", "request_state", "conversation"),
+    ("model_calls", "extraction", "wire", "embedding", "vectors", "request_state", "conversation"),
     (
         "sqlite_connection",
         "sqlite",
@@ -57,6 +57,9 @@ CONFINED: Final = {
     "litellm": {"hooks", "plugin", "gateway", "demo"},
     "apsw": {"sqlite"},
     "sqlite_vec": {"sqlite"},
+    "numpy": {"embedding"},
+    "tokenizers": {"embedding"},
+    "fastembed": {"embedding"},
     "yaml": {"doctor", "proxy_config"},
     "httpx": {"tour"},
     "prometheus_client": {"telemetry"},
@@ -64,9 +67,9 @@ CONFINED: Final = {
     "fastapi": {"api", "console"},
     "jinja2": {"console"},
 }
-# A memory fault must not break a chat, one bad exchange must not stop the rest, and LiteLLM's
-# refusals of a key differ by set-up.
-CATCH_ALL: Final = {"hooks", "runtime", "learning", "gateway"}
+# A memory fault must not break a chat, one bad exchange must not stop the rest, LiteLLM's refusals
+# of a key differ by set-up, and foreign model files raise whatever their readers do.
+CATCH_ALL: Final = {"hooks", "runtime", "learning", "gateway", "embedding"}
 MAX_LINES: Final = 400
 
 

@@ -10,7 +10,10 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[1]
-SHIPPED: Final = ("*.py", "*.sql", "*.html", "*.css", "*.js", "*.svg", "*.txt", "py.typed")
+SHIPPED: Final = (
+    *("*.py", "*.sql", "*.html", "*.css", "*.js", "*.svg", "*.txt", "py.typed"),
+    *("*.npy", "*.json", "*.md", "LICENSE.*"),
+)
 RENDER: Final = """
 import os, tempfile
 from starlette.testclient import TestClient
