@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from omniroute_litellm.census import Census
-from omniroute_litellm.types import Memory
+from omniroute_litellm.types import Memory, MemoryId
 
 MAX_MEMORIES: Final = 8_192
 """Some 15 MB: what one busy owner's questions come back to, or a hundred owners' profiles."""
@@ -32,6 +32,7 @@ class OwnerCache:
 
     revision: int
     memories: dict[int, Memory] = field(default_factory=dict[int, Memory])
+    keys: dict[MemoryId, int] = field(default_factory=dict[MemoryId, int])
     lists: dict[Hashable, Listed] = field(default_factory=dict[Hashable, Listed])
     censuses: dict[Hashable, Census] = field(default_factory=dict[Hashable, Census])
 

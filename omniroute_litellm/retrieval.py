@@ -215,19 +215,13 @@ class Retriever:
     def _nearest(self, tier: VectorTier, scope: Scope, alive: Alive, query: str) -> list[Candidate]:
         with span("memory.embed"):
             vector = tier.embedder.embed(query)
-        hits = tier.index.search(vector, scope=scope, alive=alive, limit=LIST_DEPTH)
-        if not hits and tier.index.count(scope):
+        found = tier.index.search(vector, scope=scope, alive=alive, limit=LIST_DEPTH)
+        if not found.hits and found.expected:
             message = "the index found nothing although the owner has vectors in it"
             raise BackendUnavailableError(message, reason="vector_empty")
-        by_id = self._reader.by_ids(scope, alive, [hit.memory_id for hit in hits])
         return [
-            _candidate(
-                by_id[hit.memory_id],
-                ranks={"vector": rank},
-                scores={"similarity": hit.similarity},
-            )
-            for rank, hit in enumerate(hits, start=1)
-            if hit.memory_id in by_id
+            _candidate(hit.memory, ranks={"vector": rank}, scores={"similarity": hit.similarity})
+            for rank, hit in enumerate(found.hits, start=1)
         ]
 
     def _answered(self, tier: str, candidates: int, started: float) -> TierOutcome:

@@ -34,7 +34,9 @@ _ALL: Final = -1
 FULL_STORE_HOLDS: Final = timedelta(minutes=1)
 """How long a store that was too large for a list counts as such: memories age out of it."""
 
-_OWNER: Final = "SELECT number, next_sequence, revision FROM owners WHERE api_key_id = :owner"
+_OWNER: Final = """
+SELECT number, next_sequence, revision, vector_revision FROM owners WHERE api_key_id = :owner
+"""
 _ALIVE: Final = """
 m.status = 'active'
 AND (m.expires_at IS NULL OR m.expires_at > :now)
@@ -84,21 +86,29 @@ SELECT count(*) FROM memory_fts WHERE memory_fts MATCH :term AND rowid BETWEEN :
 _BY_ID: Final = f"""
 SELECT {COLUMNS} FROM {JOINED} WHERE m.id = :id AND m.api_key_id = :owner AND {_ALIVE}
 """
+_KEYS: Final = """
+SELECT id, pk FROM memories
+WHERE api_key_id = :owner AND id IN (SELECT value FROM json_each(:ids))
+"""
+READABLE: Final = f"SELECT m.pk FROM memories AS m WHERE m.pk BETWEEN :first AND :last AND {_ALIVE}"
+"""The keys that a scope may read, for searches of other tables that are joined by key."""
 _PK: Final = 17
 """Where COLUMNS holds the integer key."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Owner:
+class OwnerView:
     """One owner of a scope in one snapshot: its range of keys, and what is known of it already.
 
-    ``documents`` is how many memories it ever stored.
+    ``documents`` is how many memories it ever stored; ``vector_revision`` changes whenever a
+    vector that was read before may be wrong.
     """
 
     connection: Connection
     values: Mapping[str, Value]
     number: int
     documents: int
+    vector_revision: int
     known: OwnerCache
 
 
@@ -140,7 +150,7 @@ class SqliteMemoryReader:
     def all_if_few(self, scope: Scope, alive: Alive, *, at_most: int) -> list[Memory] | None:
         """Return every memory, oldest first, or None when there are more than ``at_most``."""
         found: list[Memory] = []
-        with self._owners(scope, alive) as owners:
+        with self.owner_views(scope, alive) as owners:
             for owner in owners:
                 if self._is_known_as_full(owner, scope, alive, at_most):
                     return None
@@ -156,13 +166,13 @@ class SqliteMemoryReader:
         read: an index that several owners share would rank by the words of strangers, and what
         was replaced or has expired by words that nobody stands by any more.
         """
-        with self._owners(scope, alive) as owners:
+        with self.owner_views(scope, alive) as owners:
             if not owners:
                 return []
             terms = query_terms(tokenizer(owners[0].connection)(query))
             if not terms:
                 return []
-            censuses = [_census(owner, scope, alive) for owner in owners]
+            censuses = [census_of(owner, scope, alive) for owner in owners]
             holding = [
                 _readable_holding(owner, census, terms)
                 for owner, census in zip(owners, censuses, strict=True)
@@ -175,7 +185,7 @@ class SqliteMemoryReader:
             for owner, held in zip(owners, holding, strict=True):
                 weighed = [(held[at].numbers, weight) for at, weight in weights.items()]
                 best = _keyed(owner, best_matches(weighed, depth=MATCH_DEPTH))
-                found = self._memories(owner, list(best))
+                found = self.memories_of(owner, list(best))
                 memories |= found
                 for pk, memory in found.items():
                     matches[pk] = TermMatch(*best[pk], len(memory.content))
@@ -198,9 +208,10 @@ class SqliteMemoryReader:
         return found
 
     @contextmanager
-    def _owners(self, scope: Scope, alive: Alive) -> Generator[list[_Owner]]:
+    def owner_views(self, scope: Scope, alive: Alive) -> Generator[list[OwnerView]]:
+        """Lend the owners of a scope that ever stored something, all in one snapshot."""
         with self._database.reading() as connection:
-            seen: dict[object, list[_Owner]] | None = getattr(self._local, "owners", None)
+            seen: dict[object, list[OwnerView]] | None = getattr(self._local, "owners", None)
             found = None if seen is None else seen.get((scope, alive))
             if found is None:
                 found = self._look_up(connection, scope, alive)
@@ -208,22 +219,22 @@ class SqliteMemoryReader:
                     seen[scope, alive] = found
             yield found
 
-    def _look_up(self, connection: Connection, scope: Scope, alive: Alive) -> list[_Owner]:
+    def _look_up(self, connection: Connection, scope: Scope, alive: Alive) -> list[OwnerView]:
         if self._generation != self._database.generation:
             self._cache, self._generation = MemoryCache(), self._database.generation
         base = _bounds(scope, alive)
-        found: list[_Owner] = []
+        found: list[OwnerView] = []
         for api_key_id in scope.owners:
             for row in connection.execute(_OWNER, {"owner": api_key_id}):
-                number, following, revision = cast("tuple[int, int, int]", row)
+                number, following, revision, vectors = cast("tuple[int, int, int, int]", row)
                 keys = {"first": number << 32, "last": (number << 32) | 0xFFFFFFFF}
                 values = {**base, **keys, "owner": api_key_id}
                 known = self._cache.of(number, revision)
-                found.append(_Owner(connection, values, number, following - 1, known))
+                found.append(OwnerView(connection, values, number, following - 1, vectors, known))
         return found
 
     def _newest_of(self, sql: str, scope: Scope, alive: Alive, *, limit: int) -> list[Memory]:
-        with self._owners(scope, alive) as owners:
+        with self.owner_views(scope, alive) as owners:
             found = [
                 memory
                 for owner in owners
@@ -232,23 +243,23 @@ class SqliteMemoryReader:
         return sorted(found, key=lambda memory: memory.updated_at, reverse=True)[:limit]
 
     def _listed(
-        self, owner: _Owner, sql: str, scope: Scope, alive: Alive, *, limit: int
+        self, owner: OwnerView, sql: str, scope: Scope, alive: Alive, *, limit: int
     ) -> list[Memory]:
         """Return the readable memories of one list, by the keys of the last time if they hold."""
         name = _list_name(sql, scope, alive, limit)
         known = owner.known.lists.get(name)
         if known is not None and known.documents == owner.documents:
-            memories = self._memories(owner, known.keys)
+            memories = self.memories_of(owner, known.keys)
             found = [memories[pk] for pk in known.keys if alive.has(memories[pk], scope.session)]
             if len(found) == len(known.keys):
                 return found
         values = {**owner.values, "limit": limit}
         keys = cast("list[int]", _json_of(owner.connection, _LISTED.format(list=sql), values))
         owner.known.lists[name] = Listed(keys, owner.documents, alive.now)
-        memories = self._memories(owner, keys)
+        memories = self.memories_of(owner, keys)
         return [memories[pk] for pk in keys]
 
-    def _is_known_as_full(self, owner: _Owner, scope: Scope, alive: Alive, at_most: int) -> bool:
+    def _is_known_as_full(self, owner: OwnerView, scope: Scope, alive: Alive, at_most: int) -> bool:
         known = owner.known.lists.get(_list_name(_FIRST, scope, alive, at_most + 1))
         return (
             known is not None
@@ -256,7 +267,7 @@ class SqliteMemoryReader:
             and timedelta(0) <= alive.now - known.read_at < FULL_STORE_HOLDS
         )
 
-    def _memories(self, owner: _Owner, pks: Sequence[int]) -> dict[int, Memory]:
+    def memories_of(self, owner: OwnerView, pks: Sequence[int]) -> dict[int, Memory]:
         """Return the memories of some keys of an owner, whether they may be read or not."""
         held = owner.known.memories
         found = {pk: held[pk] for pk in pks if pk in held}
@@ -266,7 +277,19 @@ class SqliteMemoryReader:
             rows = cast("list[list[object]]", _json_of(owner.connection, _BY_PKS, values))
             read = {cast("int", row[_PK]): memory_of_json(row) for row in rows}
             self._cache.add(owner.number, owner.known, read)
+            owner.known.keys.update((memory.id, pk) for pk, memory in read.items())
             found |= read
+        return found
+
+    def keys_of(self, owner: OwnerView, memory_ids: Sequence[MemoryId]) -> dict[MemoryId, int]:
+        """Return the keys of those memories that are an owner's."""
+        known = owner.known.keys
+        found = {each: known[each] for each in memory_ids if each in known}
+        missing = [each for each in memory_ids if each not in found]
+        if missing:
+            values = {**owner.values, "ids": json.dumps(missing)}
+            for memory_id, pk in owner.connection.execute(_KEYS, values):
+                found[MemoryId(str(memory_id))] = cast("int", pk)
         return found
 
 
@@ -279,7 +302,7 @@ def query_terms(words: Sequence[str]) -> list[str]:
     return list(unique)[-MAX_QUERY_TERMS:]
 
 
-def _holding(owner: _Owner, terms: Sequence[str], *, most: int) -> list[list[int]]:
+def _holding(owner: OwnerView, terms: Sequence[str], *, most: int) -> list[list[int]]:
     """Return the sequence numbers of the memories that hold each term, the newest first."""
     named: dict[str, Value] = {f"term{at}": quoted(term) for at, term in enumerate(terms)}
     values = {**owner.values, **named, "most": most}
@@ -287,13 +310,13 @@ def _holding(owner: _Owner, terms: Sequence[str], *, most: int) -> list[list[int
     return [json.loads(str(numbers)) for numbers in row]
 
 
-def _keyed(owner: _Owner, best: Mapping[int, T]) -> dict[int, T]:
+def _keyed(owner: OwnerView, best: Mapping[int, T]) -> dict[int, T]:
     """Return what is named by sequence number by key instead."""
     first = cast("int", owner.values["first"])
     return {first + number: found for number, found in best.items()}
 
 
-def _readable_holding(owner: _Owner, census: Census, terms: Sequence[str]) -> list[_Held]:
+def _readable_holding(owner: OwnerView, census: Census, terms: Sequence[str]) -> list[_Held]:
     """Return the memories that hold each term and may be read."""
     found: list[_Held] = []
     for term, numbers in zip(terms, _holding(owner, terms, most=MAX_HOLDING), strict=True):
@@ -307,13 +330,13 @@ def _readable_holding(owner: _Owner, census: Census, terms: Sequence[str]) -> li
     return found
 
 
-def _count(owner: _Owner, term: str) -> int:
+def _count(owner: OwnerView, term: str) -> int:
     """Return how many memories of an owner hold a term."""
     values = {**owner.values, "term": quoted(term)}
     return cast("int", _row(owner.connection, _COUNT, values)[0])
 
 
-def _census(owner: _Owner, scope: Scope, alive: Alive) -> Census:
+def census_of(owner: OwnerView, scope: Scope, alive: Alive) -> Census:
     """Return which memories may be read: of what is known already only the new are looked at."""
     held, name = owner.known.censuses, (scope.session, alive.now - alive.since)
     known = held.get(name)

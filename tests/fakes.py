@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+
+from omniroute_litellm.embedding.base import unit_rows
 from omniroute_litellm.errors import BackendUnavailableError, UnauthenticatedError
 from omniroute_litellm.identity import Identity
 from omniroute_litellm.ledger import Ledger, Placed
@@ -15,8 +18,8 @@ from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive
 from omniroute_litellm.trace import RetrievalTrace
-from omniroute_litellm.types import Clock, MemoryId, Scope
-from omniroute_litellm.vectors.base import Vector, VectorHit, VectorRecord
+from omniroute_litellm.types import Clock, Memory, MemoryId, OwnerId, Scope
+from omniroute_litellm.vectors.base import Nearest, Vector, VectorHit
 
 
 class FakeClock:
@@ -37,56 +40,66 @@ class FakeClock:
 class TopicEmbedder:
     """Maps topic words to axes, so that a reader sees which texts are near; counts its calls."""
 
-    TOPICS = ("tea", "jazz", "code")
+    source = "fake"
+    model = "topics"
+    is_slow = False
+    batch_size = 4
 
-    def __init__(self, *, is_down: bool = False) -> None:
+    def __init__(self, *topics: str, is_down: bool = False, fault: str = "embedding_down") -> None:
+        self.topics = topics or ("tea", "jazz", "code")
         self.calls = 0
         self.is_down = is_down
+        self._fault = fault
 
-    def embed(self, text: str) -> Vector:
-        """Return one coordinate a topic: 1 where its word occurs."""
+    def embed(self, text: str, *, owner: OwnerId | None = None) -> Vector:
+        """Return one coordinate a topic: 1 where its word occurs, scaled to length 1."""
         self.calls += 1
         if self.is_down:
             message = "the model is away"
-            raise BackendUnavailableError(message, reason="embedding_down")
-        return [float(topic in text) for topic in self.TOPICS]
+            raise BackendUnavailableError(message, reason=self._fault)
+        return unit_rows(np.array([[topic in text for topic in self.topics]], dtype=np.float32))[0]
 
 
 class ListIndex:
     """A vector index that holds what it is given and compares by dot product."""
 
-    signature = "fake:topics:3"
+    backend = "list"
 
-    def __init__(self, *, is_mute: bool = False) -> None:
-        self._records: dict[MemoryId, VectorRecord] = {}
+    def __init__(self, *, is_mute: bool = False, fault: str | None = None) -> None:
+        self._rows: dict[MemoryId, tuple[Memory, Vector]] = {}
         self._is_mute = is_mute
+        self._fault = fault
 
-    def upsert(self, records: Sequence[VectorRecord]) -> None:
-        """Keep vectors."""
-        self._records.update({record.memory_id: record for record in records})
+    def add(self, memory: Memory, vector: Vector) -> None:
+        """Keep a vector."""
+        self._rows[memory.id] = (memory, vector)
 
-    def delete(self, memory_ids: Sequence[MemoryId]) -> None:
-        """Drop vectors."""
-        for memory_id in memory_ids:
-            self._records.pop(memory_id, None)
-
-    def search(self, vector: Vector, *, scope: Scope, alive: Alive, limit: int) -> list[VectorHit]:
+    def search(
+        self,
+        vector: Vector,
+        *,
+        scope: Scope,
+        alive: Alive,
+        limit: int,
+        also: Sequence[MemoryId] = (),
+    ) -> Nearest:
         """Return what shares a topic, in the scope; nothing at all when mute."""
-        if self._is_mute:
-            return []
-        hits = [
-            VectorHit(
-                record.memory_id, sum(a * b for a, b in zip(vector, record.vector, strict=True))
-            )
-            for record in self._records.values()
-            if record.owner in scope.owners
-        ]
-        found = [hit for hit in hits if hit.similarity > 0]
-        return sorted(found, key=lambda hit: -hit.similarity)[:limit]
-
-    def count(self, scope: Scope) -> int:
-        """Count the vectors of a scope."""
-        return sum(record.owner in scope.owners for record in self._records.values())
+        if self._fault is not None:
+            message = "the index is away"
+            raise BackendUnavailableError(message, reason=self._fault)
+        near = {
+            memory_id: (memory, float(vector @ row))
+            for memory_id, (memory, row) in self._rows.items()
+            if memory.owner in scope.owners and alive.has(memory, scope.session)
+        }
+        hits = [VectorHit(memory, cosine) for memory, cosine in near.values() if cosine > 0]
+        every = [cosine for _, cosine in near.values()]
+        return Nearest(
+            [] if self._is_mute else sorted(hits, key=lambda hit: -hit.similarity)[:limit],
+            {each: near[each][1] for each in also if each in near},
+            sum(every) / len(every) if every else 0.0,
+            len(every) if self._is_mute else len(hits),
+        )
 
 
 def bm25_of(

@@ -16,7 +16,7 @@ PACKAGE: Final = "omniroute_litellm"
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("", "types", "errors", "text", "tokens", "stopwords", "paths", "migrations"),
     ("settings", "identity", "injection", "placement", "receipt", "trace", "ranking", "store"),
-    ("model_calls", "extraction", "wire", "embedding", "vectors", "request_state", "conversation"),
+    ("model_calls", "extraction", "wire", "embedding", "request_state", "conversation"),
     (
         "sqlite_connection",
         "sqlite",
@@ -25,6 +25,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
         "sqlite_rows",
         "sqlite_reader",
         "sqlite_store",
+        "vectors",
         "outbox",
         "ledger",
         "refusals",
@@ -57,7 +58,7 @@ CONFINED: Final = {
     "litellm": {"hooks", "plugin", "gateway", "demo"},
     "apsw": {"sqlite"},
     "sqlite_vec": {"sqlite"},
-    "numpy": {"embedding"},
+    "numpy": {"embedding", "vectors"},
     "tokenizers": {"embedding"},
     "fastembed": {"embedding"},
     "yaml": {"doctor", "proxy_config"},

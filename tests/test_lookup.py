@@ -26,13 +26,12 @@ from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever, VectorTier
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
-from omniroute_litellm.store import Alive
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import RetrievalTrace
-from omniroute_litellm.types import MemoryDraft, MemorySource, MemoryType, OwnerId, Scope
-from omniroute_litellm.vectors.base import Vector, VectorHit
+from omniroute_litellm.types import MemoryDraft, MemorySource, MemoryType, OwnerId
+from omniroute_litellm.vectors.base import Vector
 from omniroute_litellm.wire.chat import ChatFormat
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, ListIndex
 
 ANN: Final = OwnerId("a" * 64)
 GPT: Final = Deployment("openai", "gpt-4o")
@@ -49,26 +48,16 @@ TAIL: Final = {"OMNIROUTE_MEMORY_INJECTION_PLACEMENT": "tail"}
 class HungEmbedder:
     """Embeds nothing until it is let go."""
 
+    is_slow = True
+
     def __init__(self) -> None:
         self.let_go = threading.Event()
 
-    def embed(self, text: str) -> Vector:
+    def embed(self, text: str, *, owner: OwnerId | None = None) -> Vector:
         """Wait, then fail."""
         self.let_go.wait(30)
         message = "hung"
         raise BackendUnavailableError(message, reason="embedding_down")
-
-
-class EmptyIndex:
-    """Holds no vectors."""
-
-    def search(self, vector: Vector, *, scope: Scope, alive: Alive, limit: int) -> list[VectorHit]:
-        """Find nothing."""
-        return []
-
-    def count(self, scope: Scope) -> int:
-        """Count nothing."""
-        return 0
 
 
 class SlowAfterFirst(Retriever):
@@ -163,7 +152,7 @@ async def test_what_the_words_found_is_used_when_the_vectors_are_late(
     desk = make_desk(OMNIROUTE_MEMORY_STRATEGY="semantic")
     desk.know("I drink green tea", "I own a bicycle")
     embedder = HungEmbedder()
-    tier = VectorTier(EmptyIndex(), embedder)  # pyright: ignore[reportArgumentType] - reads only
+    tier = VectorTier(ListIndex(), embedder)
     desk.retriever = Retriever(desk.store, clock=desk.clock, vectors=tier)
     state, sent = await desk.ask(FIRST, deadline_s=0.3)
     embedder.let_go.set()

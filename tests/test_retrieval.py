@@ -20,7 +20,6 @@ from omniroute_litellm.types import (
     Scope,
     SessionId,
 )
-from omniroute_litellm.vectors.base import VectorRecord
 from tests.fakes import FakeClock, ListIndex, TopicEmbedder
 
 ANN: Final = OwnerId("ann")
@@ -235,7 +234,8 @@ def test_strangers_do_not_change_the_ranking(store: SqliteMemoryStore, clock: Fa
 def indexed(store: SqliteMemoryStore, index: ListIndex, *memories: Memory) -> VectorTier:
     """Return a tier over an index that holds these memories."""
     embedder = TopicEmbedder()
-    index.upsert([VectorRecord(m.id, m.owner, embedder.embed(m.content)) for m in memories])
+    for memory in memories:
+        index.add(memory, embedder.embed(memory.content))
     return VectorTier(index, embedder)
 
 

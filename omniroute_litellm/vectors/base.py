@@ -1,65 +1,77 @@
 """The seam of every vector index."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from omniroute_litellm.store import Alive
-from omniroute_litellm.types import MemoryId, OwnerId, Scope
+from omniroute_litellm.types import Memory, MemoryId, OwnerId, Scope
 
-Vector = Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class VectorRecord:
-    """A memory's unit-length vector with the owner whose partition it belongs to."""
-
-    memory_id: MemoryId
-    owner: OwnerId
-    vector: Vector
+Vector = NDArray[np.float32]
+"""One vector of unit length."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorHit:
     """A memory that an index found; ``similarity`` is the cosine in [0, 1], higher is nearer."""
 
-    memory_id: MemoryId
+    memory: Memory
     similarity: float
 
 
-class VectorIndex(Protocol):
-    """Nearest-neighbour storage for memory vectors.
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """What one search found.
 
-    Holds derived data only: losing it costs a reindex, never a memory. Does not embed and does
+    ``hits`` are the nearest memories, nearest first. ``also`` holds the similarity of memories
+    that were asked about by name, as far as they have a vector. ``mean`` is the mean similarity
+    over the scope, what a memory has by chance. ``expected`` is how many memories the search
+    should have compared: with no hit among some, the index is broken.
+    """
+
+    hits: Sequence[VectorHit]
+    also: Mapping[MemoryId, float]
+    mean: float
+    expected: int
+
+
+class VectorIndex(Protocol):
+    """Nearest-neighbour search over memory vectors.
+
+    Reads derived data only: losing it costs a reindex, never a memory. Does not embed and does
     not decide about fallback. Scope is applied inside the search: a filter after it would leave a
-    small owner with nothing. Methods raise BackendUnavailableError.
+    small owner with nothing. Raises BackendUnavailableError.
     """
 
     @property
-    def signature(self) -> str:
-        """``source:model:dimension[:int8]`` of the vectors it holds."""
+    def backend(self) -> str:
+        """The store behind it, as settings name it."""
         ...
 
-    def upsert(self, records: Sequence[VectorRecord]) -> None:
-        """Store vectors, replacing those of the same memories."""
-        ...
-
-    def delete(self, memory_ids: Sequence[MemoryId]) -> None:
-        """Forget vectors; unknown ids are no error."""
-        ...
-
-    def search(self, vector: Vector, *, scope: Scope, alive: Alive, limit: int) -> list[VectorHit]:
-        """Return the nearest memories of the scope, nearest first."""
-        ...
-
-    def count(self, scope: Scope) -> int:
-        """Count the vectors of a scope."""
+    def search(
+        self,
+        vector: Vector,
+        *,
+        scope: Scope,
+        alive: Alive,
+        limit: int,
+        also: Sequence[MemoryId] = (),
+    ) -> Nearest:
+        """Return the nearest memories of the scope."""
         ...
 
 
 class QueryEmbedder(Protocol):
     """Turns a query into the vector that an index searches with."""
 
-    def embed(self, text: str) -> Vector:
+    @property
+    def is_slow(self) -> bool:
+        """Whether an answer may take longer than looking words up."""
+        ...
+
+    def embed(self, text: str, *, owner: OwnerId | None = None) -> Vector:
         """Embed one text; raise BackendUnavailableError when no model can answer now."""
         ...

@@ -1,11 +1,11 @@
 """Builders and stand-ins that these tests share."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from omniroute_litellm.errors import BackendUnavailableError, UnauthenticatedError
+from omniroute_litellm.errors import UnauthenticatedError
 from omniroute_litellm.identity import Identity, MemoryMode
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.settings import Settings
@@ -15,7 +15,6 @@ from omniroute_litellm.types import (
     JsonValue,
     Memory,
     MemoryDraft,
-    MemoryId,
     MemorySource,
     MemoryStatus,
     MemoryType,
@@ -24,7 +23,6 @@ from omniroute_litellm.types import (
     SessionId,
     TraceId,
 )
-from omniroute_litellm.vectors.base import Vector, VectorHit, VectorRecord
 
 ANN: Final = OwnerId("ann")
 BOB: Final = OwnerId("bob")
@@ -119,58 +117,3 @@ class FakeAuthority:
     def secret(self) -> str | None:
         """Return the secret of the moment."""
         return self.signing
-
-
-class FakeEmbedder:
-    """Maps topic words to axes, so that a reader sees which texts are near; counts its calls."""
-
-    TOPICS: Final = ("drink", "music", "code")
-
-    def __init__(self, *, fault: str | None = None) -> None:
-        self.calls = 0
-        self._fault = fault
-
-    def embed(self, text: str) -> Vector:
-        """Return 1 on the axis of each topic that the text names."""
-        self.calls += 1
-        if self._fault:
-            message = "no model answers"
-            raise BackendUnavailableError(message, reason=self._fault)
-        return [float(topic in text) for topic in self.TOPICS]
-
-
-class FakeVectorIndex:
-    """Holds vectors in a list; forgets to answer, or fails, when told to."""
-
-    signature = "fake:topics:3"
-
-    def __init__(self, *, is_mute: bool = False, fault: str | None = None) -> None:
-        self._records: dict[MemoryId, VectorRecord] = {}
-        self._is_mute = is_mute
-        self._fault = fault
-
-    def upsert(self, records: Sequence[VectorRecord]) -> None:
-        """Keep vectors."""
-        self._records.update({record.memory_id: record for record in records})
-
-    def delete(self, memory_ids: Sequence[MemoryId]) -> None:
-        """Forget vectors."""
-        for memory_id in memory_ids:
-            self._records.pop(memory_id, None)
-
-    def search(self, vector: Vector, *, scope: Scope, alive: Alive, limit: int) -> list[VectorHit]:
-        """Return what shares an axis, nearest first; expiry is not looked at."""
-        if self._fault:
-            message = "the index is away"
-            raise BackendUnavailableError(message, reason=self._fault)
-        hits = [
-            VectorHit(record.memory_id, sum(map(float.__mul__, vector, record.vector)))
-            for record in self._records.values()
-            if record.owner in scope.owners and not self._is_mute
-        ]
-        near = sorted(hits, key=lambda hit: -hit.similarity)
-        return [hit for hit in near if hit.similarity > 0][:limit]
-
-    def count(self, scope: Scope) -> int:
-        """Count the vectors of a scope."""
-        return sum(record.owner in scope.owners for record in self._records.values())

@@ -13,13 +13,10 @@ from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.trace import Drop, RetrievalTrace
 from omniroute_litellm.types import Memory, MemoryStatus, SessionId
-from omniroute_litellm.vectors.base import VectorRecord
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, ListIndex, TopicEmbedder
 from tests.unit.fakes import (
     BOB,
-    FakeEmbedder,
     FakeTimer,
-    FakeVectorIndex,
     alive_at,
     draft,
     put,
@@ -34,6 +31,7 @@ ASKED: Final = RetrievalRequest(
     profile_max_tokens=0,
     retention=timedelta(days=30),
 )
+TOPICS: Final = ("drink", "music", "code")
 ONE: Final = SessionId("one")
 
 
@@ -47,14 +45,14 @@ def with_vectors(
     store: SqliteMemoryStore,
     clock: FakeClock,
     *,
-    embedder: FakeEmbedder | None = None,
-    index: FakeVectorIndex | None = None,
+    embedder: TopicEmbedder | None = None,
+    index: ListIndex | None = None,
 ) -> Retriever:
     """Return a retrieval with a vector tier over everything that is stored."""
-    index, embedder = index or FakeVectorIndex(), embedder or FakeEmbedder()
-    memories = store.newest(scope_of(), alive_at(clock()), limit=100)
-    topics = FakeEmbedder()
-    index.upsert([VectorRecord(m.id, m.owner, topics.embed(m.content)) for m in memories])
+    topics = TopicEmbedder(*TOPICS)
+    index, embedder = index or ListIndex(), embedder or TopicEmbedder(*TOPICS)
+    for memory in store.newest(scope_of(), alive_at(clock()), limit=100):
+        index.add(memory, topics.embed(memory.content))
     return Retriever(store, clock=clock, vectors=VectorTier(index, embedder))
 
 
@@ -319,28 +317,28 @@ class TestVectors:
     def test_embeds_once(self, store: SqliteMemoryStore, clock: FakeClock) -> None:
         """One retrieval embeds its question once."""
         put(store, draft("a", "loves music"))
-        embedder = FakeEmbedder()
+        embedder = TopicEmbedder(*TOPICS)
         with_vectors(store, clock, embedder=embedder).retrieve(ASKED)
         assert embedder.calls == 1
 
     def test_failed_embedder_is_named(self, store: SqliteMemoryStore, clock: FakeClock) -> None:
         """A model that cannot answer is told, and words answer alone."""
         put(store, draft("a", "plays the trumpet"))
-        embedder = FakeEmbedder(fault="embedding_down")
+        embedder = TopicEmbedder(*TOPICS, is_down=True)
         trace = with_vectors(store, clock, embedder=embedder).retrieve(ASKED)
         assert (keys(trace.injected), trace.degraded) == (["a"], "embedding_down")
 
     def test_failed_index_is_named(self, store: SqliteMemoryStore, clock: FakeClock) -> None:
         """An index that cannot answer is told, and words answer alone."""
         put(store, draft("a", "plays the trumpet"))
-        index = FakeVectorIndex(fault="vector_down")
+        index = ListIndex(fault="vector_down")
         trace = with_vectors(store, clock, index=index).retrieve(ASKED)
         assert (keys(trace.injected), trace.degraded) == (["a"], "vector_down")
 
     def test_mute_index_counts_as_failed(self, store: SqliteMemoryStore, clock: FakeClock) -> None:
         """An empty answer although there are vectors is a failure."""
         put(store, draft("a", "loves music"))
-        trace = with_vectors(store, clock, index=FakeVectorIndex(is_mute=True)).retrieve(ASKED)
+        trace = with_vectors(store, clock, index=ListIndex(is_mute=True)).retrieve(ASKED)
         assert trace.degraded == "vector_empty"
 
     def test_empty_index_is_fine(self, store: SqliteMemoryStore, clock: FakeClock) -> None:
@@ -362,7 +360,7 @@ class TestVectors:
     def test_whole_store_asks_no_vectors(self, store: SqliteMemoryStore, clock: FakeClock) -> None:
         """Where everything fits no model is asked."""
         put(store, draft("a", "loves music"))
-        embedder = FakeEmbedder()
+        embedder = TopicEmbedder(*TOPICS)
         retriever = with_vectors(store, clock, embedder=embedder)
         retriever.retrieve(replace(ASKED, profile_max_tokens=400))
         assert embedder.calls == 0
