@@ -47,10 +47,18 @@ class Arrival:
     session: SessionId | None
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Where a look-up runs, and how long a request waits for it."""
+
+    executor: Executor
+    deadline_s: float
+
+
 class Recall:
     """Decides for one request what it may use, finds it, and puts it where the model reads it.
 
-    ``executor`` runs look-ups; ``deadline_s`` is how long a request waits for one. ``remember``
+    ``patience`` is asked for every look-up: it differs by what has to be waited for. ``remember``
     takes what was put behind a turn, without waiting for the disk.
     """
 
@@ -60,8 +68,7 @@ class Recall:
         settings: LiveSettings,
         health: Health,
         *,
-        executor: Executor,
-        deadline_s: float,
+        patience: Callable[[], Patience],
         remember: Callable[[Placed], None],
         refusals: Refusals,
         clock: Clock,
@@ -69,8 +76,7 @@ class Recall:
         self._lookup = lookup
         self._settings = settings
         self._health = health
-        self._executor = executor
-        self._deadline_s = deadline_s
+        self._patience = patience
         self._remember = remember
         self._refusals = refusals
         self._clock = clock
@@ -213,15 +219,15 @@ class Recall:
         return (Outcome.OFF, "no_owner") if state.owner is None else None
 
     async def _recall(self, state: RequestState, wire: WireFormat, body: Body) -> None:
-        found = Found()
+        found, patience = Found(), self._patience()
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()  # the open span is the parent of the thread's own
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(patience.deadline_s):
                 # Cancelling cannot stop a thread that runs, but it takes a waiting call off the
                 # queue. What a late thread has found by then is used.
                 look = functools.partial(self._lookup.look, state, wire, body, found)
-                await loop.run_in_executor(self._executor, context.run, look)
+                await loop.run_in_executor(patience.executor, context.run, look)
         except TimeoutError:
             self._health.count("memory.retrieval.deadline")
             state.fail(Outcome.DEGRADED, "deadline")

@@ -17,7 +17,7 @@ from omniroute_litellm.telemetry import span
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import Candidate, Drop, RetrievalTrace, TierOutcome
 from omniroute_litellm.types import Clock, Memory, MemoryId, Scope
-from omniroute_litellm.vectors.base import QueryEmbedder, VectorIndex
+from omniroute_litellm.vectors.base import NoTier, VectorTier
 
 MAX_NEWEST: Final = 100
 LIST_DEPTH: Final = 20
@@ -54,14 +54,6 @@ class RetrievalRequest:
     carried: frozenset[MemoryId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class VectorTier:
-    """An index together with the model that embeds queries for it."""
-
-    index: VectorIndex
-    embedder: QueryEmbedder
-
-
 class Retriever:
     """Finds what is worth injecting. Synchronous: one call is one thread hop."""
 
@@ -70,7 +62,7 @@ class Retriever:
         reader: MemoryReader,
         *,
         clock: Clock,
-        vectors: VectorTier | None = None,
+        vectors: Callable[[], VectorTier | NoTier] = NoTier,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._reader = reader
@@ -120,10 +112,11 @@ class Retriever:
                     return traced(everything)
                 profile = self._profile(request, alive, profile_steps)
             above, below = self._worded(request, alive, steps)
-        if self._vectors is not None and keep is not None:
+        tier = self._vectors()
+        if isinstance(tier, VectorTier) and keep is not None:
             early = [*_fused(above, []), *below]
             keep(traced(_joined(early, profile), _LATE, *profile_steps))
-        vector = self._vector(request, alive, steps)
+        vector = self._vector(tier, request, alive, steps)
         found = _joined([*_fused(above, vector), *below], profile)
         return traced(found, *profile_steps)
 
@@ -196,13 +189,19 @@ class Retriever:
         return above, [entry for entry in keyword if not entry.is_injected]
 
     def _vector(
-        self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
+        self,
+        tier: VectorTier | NoTier,
+        request: RetrievalRequest,
+        alive: Alive,
+        steps: list[TierOutcome],
     ) -> list[Candidate]:
-        if self._vectors is None:
+        if isinstance(tier, NoTier):
+            if tier.reason is not None:
+                steps.append(TierOutcome("vector", False, 0, 0.0, tier.reason))
             return []
         started = self._timer()
         try:
-            found = self._nearest(self._vectors, request.scope, alive, _query_of(request))
+            found = self._nearest(tier, request.scope, alive, _query_of(request))
         except BackendUnavailableError as error:
             ms = (self._timer() - started) * 1000
             steps.append(

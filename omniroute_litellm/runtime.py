@@ -8,12 +8,13 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from omniroute_litellm import __version__
+from omniroute_litellm.engine import Engine
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.extraction.extractor import Extractor
 from omniroute_litellm.health import Health
@@ -21,10 +22,11 @@ from omniroute_litellm.learning import Learning
 from omniroute_litellm.ledger import Ledger, Placed
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.lookup import Lookup
+from omniroute_litellm.model_calls import ModelCalls
 from omniroute_litellm.outbox import Outbox
 from omniroute_litellm.paths import DATABASE_NAME, data_directory
 from omniroute_litellm.probe import StoreProbe
-from omniroute_litellm.recall import SETTINGS, Recall
+from omniroute_litellm.recall import SETTINGS, Patience, Recall
 from omniroute_litellm.receipt import Outcome, Receipt
 from omniroute_litellm.refusals import Refusals
 from omniroute_litellm.replay import Replay
@@ -36,6 +38,7 @@ from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.telemetry import Metrics, process_metrics
 from omniroute_litellm.trace_log import TraceLog
 from omniroute_litellm.types import Clock, utc_now
+from omniroute_litellm.variables import read_variables
 from omniroute_litellm.workers import Workers
 
 if TYPE_CHECKING:
@@ -45,15 +48,17 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-DEADLINE_VARIABLE: Final = "MEMORY_DEADLINE_MS"
-DEFAULT_DEADLINE_MS: Final = 150
 TICK_S: Final = 1.0
 HEARTBEAT_EVERY: Final = 5
 PURGE_EVERY: Final = 3_600
 DRAIN_TIMEOUT_S: Final = 10.0
+INDEX_PAUSE_S: Final = 0.5
+"""How long a new memory waits for its vector when nothing else does."""
 _READERS: Final = 2
 """More retrievals at once only wait for each other's turn at the interpreter."""
-_MAX_DEADLINE_DIGITS: Final = 9
+_WAITERS: Final = 32
+"""Retrievals that may wait for a remote model at once."""
+INDEX: Final = "memory.index"
 TRACES: Final = "memory.traces"
 LEDGER: Final = "memory.ledger"
 REFUSALS: Final = "memory.refusals"
@@ -65,7 +70,8 @@ PURGE: Final = "memory.purge"
 class Runtime:
     """Everything of one process: the objects, one writer thread, a few reader threads, one loop.
 
-    ``authority`` tells who a key belongs to. Nothing is opened before ``ensure_started`` or
+    ``authority`` tells who a key belongs to; ``calls`` reaches the models of the proxy, None where
+    there is none. Nothing is opened before ``ensure_started`` or
     the first use, and no failure of the store comes out of here but as a value or a log line.
     """
 
@@ -74,6 +80,7 @@ class Runtime:
         *,
         environ: Mapping[str, str],
         authority: KeyAuthority,
+        calls: ModelCalls | None = None,
         clock: Clock = utc_now,
         metrics: Metrics | None = None,
     ) -> None:
@@ -85,7 +92,19 @@ class Runtime:
         self.health = Health(clock=clock, metrics=self.metrics)
         self.settings = LiveSettings(self.database, environ=environ, clock=clock)
         self.store = SqliteMemoryStore(self.database, clock=clock)
-        self.retriever = Retriever(self.store, clock=clock)
+        variables = read_variables(environ, data_directory=self.data_directory)
+        for problem in variables.problems:
+            logger.error("memory.settings.invalid: %s", problem)
+        self.engine = Engine(
+            self.database,
+            self.store,
+            self.settings,
+            variables,
+            calls,
+            clock=clock,
+            worker=self.worker_id,
+        )
+        self.retriever = Retriever(self.store, clock=clock, vectors=self.engine.semantic.tier)
         self.ledger = Ledger(self.database, clock=clock)
         self.outbox = Outbox(self.database, clock=clock, worker=self.worker_id)
         self.refusals = Refusals(self.database, clock=clock)
@@ -104,18 +123,20 @@ class Runtime:
         self.probe = StoreProbe(self.store, clock=clock)
         self.states = RequestStates()
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="omniroute-read")
+        self._waiters = ThreadPoolExecutor(_WAITERS, thread_name_prefix="omniroute-wait")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="omniroute-write")
+        self._indexing = ThreadPoolExecutor(1, thread_name_prefix="omniroute-index")
         self.recall = Recall(
             Lookup(self.retriever, Replay(self.ledger, self.store, clock=clock)),
             self.settings,
             self.health,
-            executor=self._readers,
-            deadline_s=_deadline_ms(environ) / 1000,
+            patience=self._patience,
             remember=self._remember,
             refusals=self.refusals,
             clock=clock,
         )
         self._task: asyncio.Task[None] | None = None
+        self._index_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._is_closed = False
@@ -129,6 +150,7 @@ class Runtime:
         try:
             self.settings.refresh()
             self.refusals.refresh()
+            self.engine.semantic.refresh()
         except Exception as error:
             # The start of the proxy: no fault of memory may keep it from serving.
             self.health.failed(SETTINGS, error)
@@ -141,8 +163,12 @@ class Runtime:
             logger.error("memory.settings.invalid: %s", problem)
         logger.warning("memory.start version=%s data=%s", __version__, self.data_directory)
         # A fresh context: a task made inside of a request would carry that request's state.
-        self._task = asyncio.get_running_loop().create_task(
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(
             self._run(), name="omniroute-memory", context=contextvars.Context()
+        )
+        self._index_task = loop.create_task(
+            self._keep_indexed(), name="omniroute-index", context=contextvars.Context()
         )
 
     def stream_began(self, state: RequestState | None) -> None:
@@ -234,9 +260,10 @@ class Runtime:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._index_task) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 await self.run_write(self.learning.flush)
@@ -246,7 +273,8 @@ class Runtime:
                 await self._attempt(HEARTBEAT, self._leave)
         except TimeoutError:
             logger.warning("memory.stop.timeout: the outbox keeps what is left for the next start")
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._readers, self._waiters, self._indexing):
+            executor.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown(wait=False, cancel_futures=True)
         self.database.close()
         logger.warning("memory.stop")
@@ -256,6 +284,7 @@ class Runtime:
         while True:
             await self._attempt(SETTINGS, self.settings.refresh, reads=True)
             await self._attempt(REFUSALS, self.refusals.refresh, reads=True)
+            await self._attempt(INDEX, self.engine.semantic.refresh, reads=True)
             if tick % HEARTBEAT_EVERY == 0:
                 await self._attempt(HEARTBEAT, self.workers.beat)
                 await self._attempt(OUTBOX, self._show_queue, reads=True)
@@ -266,6 +295,12 @@ class Runtime:
                 await self._attempt(PURGE, self._purge)
             tick += 1
             await self._learn_until(time.monotonic() + TICK_S)
+
+    async def _keep_indexed(self) -> None:
+        """Give every memory its vector, batch by batch, beside everything else."""
+        while True:
+            if not await self._attempt(INDEX, self.engine.indexer.step, executor=self._indexing):
+                await asyncio.sleep(INDEX_PAUSE_S)
 
     async def _learn_until(self, ends: float) -> None:
         """Extract what waits, and what comes in, until a moment of the monotonic clock."""
@@ -279,11 +314,25 @@ class Runtime:
                     await self._wake.wait()
             self._wake.clear()
 
+    def _patience(self) -> Patience:
+        """Return how long a request waits for memory, and on which threads.
+
+        A thread that waits for a remote model must not keep others from looking words up.
+        """
+        executor = self._waiters if self.engine.is_slow else self._readers
+        return Patience(executor, self.engine.deadline_ms / 1000)
+
     async def _attempt(
-        self, operation: str, work: Callable[[], object], *, reads: bool = False
+        self,
+        operation: str,
+        work: Callable[[], object],
+        *,
+        reads: bool = False,
+        executor: Executor | None = None,
     ) -> object:
+        chosen = executor or (self._readers if reads else self._writer)
         try:
-            done = await (self.run_read(work) if reads else self.run_write(work))
+            done = await asyncio.get_running_loop().run_in_executor(chosen, work)
         except BackendUnavailableError as error:
             self.health.failed(operation, error)
         except Exception as error:
@@ -314,19 +363,5 @@ class Runtime:
 
     def _leave(self) -> None:
         self.outbox.release()
+        self.engine.work.give_back()
         self.workers.leave()
-
-
-def _deadline_ms(environ: Mapping[str, str]) -> int:
-    text = environ.get(DEADLINE_VARIABLE, "").strip()
-    if not text:
-        return DEFAULT_DEADLINE_MS
-    if not text.isdecimal() or len(text) > _MAX_DEADLINE_DIGITS or int(text) == 0:
-        logger.error(
-            "memory.settings.invalid: %s must be a whole number of milliseconds, got %r; using %d",
-            DEADLINE_VARIABLE,
-            text,
-            DEFAULT_DEADLINE_MS,
-        )
-        return DEFAULT_DEADLINE_MS
-    return int(text)

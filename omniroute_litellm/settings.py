@@ -29,6 +29,10 @@ ExtractFrom = Literal["both", "user", "assistant"]
 OwnerField = Literal["api_key", "user", "end_user", "team"]
 ScopeName = Literal["apiKey", "session", "global"]
 InjectionPlacement = Literal["auto", "leading", "tail"]
+Fusion = Literal["score", "rrf"]
+EmbeddingSource = Literal["auto", "static", "transformers", "remote"]
+VectorStore = Literal["auto", "sqlite-vec"]
+ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 ModelNames = tuple[Annotated[str, Field(min_length=1, max_length=200)], ...]
 
 
@@ -92,6 +96,37 @@ class Settings(BaseModel):
         ge=0,
         le=MAX_BUDGET_TOKENS,
         description="Tokens kept for pinned memories, preferences and habits in every request.",
+    )
+    fusion: Fusion = Field(
+        default="score",
+        description="How keyword and vector matches are combined: by their scores or their ranks.",
+    )
+    embedding_source: EmbeddingSource = Field(
+        default="auto",
+        description=(
+            "Which model turns texts into vectors: the bundled table, a local transformer, any "
+            "model of the proxy, or the best of what is set up."
+        ),
+    )
+    embedding_provider_model: ModelName | None = Field(
+        default=None,
+        description="The embedding model of the proxy to use; its calls are billed.",
+    )
+    static_enabled: bool = Field(
+        default=True, description="Let the automatic choice take the bundled table."
+    )
+    transformers_enabled: bool = Field(
+        default=False, description="Let the automatic choice take the local transformer."
+    )
+    rerank_enabled: bool = Field(
+        default=False,
+        description="Have a rerank model of the proxy order what was found; its calls are billed.",
+    )
+    rerank_provider_model: ModelName | None = Field(
+        default=None, description="The rerank model of the proxy to use."
+    )
+    vector_store: VectorStore = Field(
+        default="auto", description="Where vectors are kept: in the same database."
     )
     no_system_models: ModelNames = Field(
         default=(),
@@ -234,6 +269,8 @@ def _parse(field: str, text: str) -> object:
     if isinstance(default, int):
         is_number = lowered.removeprefix("-").isdecimal() and len(lowered) <= _MAX_DIGITS
         return int(lowered) if is_number else text
+    if default is None and not lowered:
+        return None
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text.strip()

@@ -14,7 +14,7 @@ PACKAGE: Final = "omniroute_litellm"
 
 # From the ground up: a module imports from its own layer and from those below it.
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("", "types", "errors", "text", "tokens", "stopwords", "paths", "migrations"),
+    ("", "types", "errors", "text", "tokens", "stopwords", "paths", "variables", "migrations"),
     ("settings", "identity", "injection", "placement", "receipt", "trace", "ranking", "store"),
     ("model_calls", "extraction", "wire", "embedding", "request_state", "conversation"),
     (
@@ -36,7 +36,18 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
         "health",
         "probe",
     ),
-    ("retrieval", "replay", "lookup", "recall", "learning", "sign_in"),
+    (
+        "retrieval",
+        "replay",
+        "lookup",
+        "recall",
+        "learning",
+        "sign_in",
+        "semantic",
+        "indexing",
+        "reindex",
+        "engine",
+    ),
     ("runtime",),
     (
         "api",
@@ -58,7 +69,7 @@ CONFINED: Final = {
     "litellm": {"hooks", "plugin", "gateway", "demo"},
     "apsw": {"sqlite"},
     "sqlite_vec": {"sqlite"},
-    "numpy": {"embedding", "vectors"},
+    "numpy": {"embedding", "vectors", "indexing"},
     "tokenizers": {"embedding"},
     "fastembed": {"embedding"},
     "yaml": {"doctor", "proxy_config"},

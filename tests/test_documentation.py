@@ -29,7 +29,7 @@ def default_text(field: str) -> str:
     default: Any = FIELDS[field].default
     if isinstance(default, bool):
         return str(default).lower()
-    return "none" if default == () else str(default)
+    return "none" if default in ((), None) else str(default)
 
 
 @pytest.mark.parametrize("field", FIELDS)

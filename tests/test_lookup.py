@@ -18,18 +18,18 @@ from omniroute_litellm.ledger import Ledger
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.lookup import Lookup
 from omniroute_litellm.placement import BlockForm, Deployment
-from omniroute_litellm.recall import Arrival, Recall
+from omniroute_litellm.recall import Arrival, Patience, Recall
 from omniroute_litellm.receipt import Outcome
 from omniroute_litellm.refusals import ENOUGH_ELSEWHERE, KEEP, Refusals
 from omniroute_litellm.replay import Replay
 from omniroute_litellm.request_state import RequestState
-from omniroute_litellm.retrieval import RetrievalRequest, Retriever, VectorTier
+from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import MemoryDraft, MemorySource, MemoryType, OwnerId
-from omniroute_litellm.vectors.base import Vector
+from omniroute_litellm.vectors.base import Vector, VectorTier
 from omniroute_litellm.wire.chat import ChatFormat
 from tests.fakes import FakeClock, ListIndex
 
@@ -108,8 +108,7 @@ class Desk:
             Lookup(self.retriever, Replay(self.ledger, self.store, clock=self.clock)),
             self.settings,
             self.health,
-            executor=self.executor,
-            deadline_s=deadline_s,
+            patience=lambda: Patience(self.executor, deadline_s),
             remember=self.ledger.put,
             refusals=self.refusals,
             clock=self.clock,
@@ -153,7 +152,7 @@ async def test_what_the_words_found_is_used_when_the_vectors_are_late(
     desk.know("I drink green tea", "I own a bicycle")
     embedder = HungEmbedder()
     tier = VectorTier(ListIndex(), embedder)
-    desk.retriever = Retriever(desk.store, clock=desk.clock, vectors=tier)
+    desk.retriever = Retriever(desk.store, clock=desk.clock, vectors=lambda: tier)
     state, sent = await desk.ask(FIRST, deadline_s=0.3)
     embedder.let_go.set()
     assert "green tea" in sent[0]["content"]

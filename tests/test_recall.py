@@ -13,7 +13,7 @@ from omniroute_litellm.health import Health
 from omniroute_litellm.identity import Identity
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.placement import Deployment
-from omniroute_litellm.recall import CAPTURE, READ, Arrival, Recall
+from omniroute_litellm.recall import CAPTURE, READ, Arrival, Patience, Recall
 from omniroute_litellm.receipt import Outcome
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.retrieval import RetrievalRequest
@@ -47,8 +47,7 @@ class Bench:
             lookup_over(self.retriever, database, clock),
             self.settings,
             self.health,
-            executor=executor,
-            deadline_s=30,
+            patience=lambda: Patience(executor, 30),
             remember=forget,
             refusals=no_refusals(database),
             clock=clock,
@@ -241,8 +240,7 @@ async def test_a_request_that_found_no_thread_is_learned_from(bench: Bench) -> N
             lookup_over(stuck, bench.database, FakeClock()),
             bench.settings,
             bench.health,
-            executor=executor,
-            deadline_s=0.02,
+            patience=lambda: Patience(executor, 0.02),
             remember=forget,
             refusals=no_refusals(bench.database),
             clock=FakeClock(),
@@ -263,8 +261,7 @@ async def test_a_deadline_does_not_count_as_use(bench: Bench) -> None:
             lookup_over(stuck, bench.database, FakeClock()),
             bench.settings,
             bench.health,
-            executor=executor,
-            deadline_s=0.02,
+            patience=lambda: Patience(executor, 0.02),
             remember=forget,
             refusals=no_refusals(bench.database),
             clock=FakeClock(),
@@ -284,8 +281,7 @@ async def test_a_cancelled_request_stays_cancelled(bench: Bench) -> None:
             lookup_over(stuck, bench.database, FakeClock()),
             bench.settings,
             bench.health,
-            executor=executor,
-            deadline_s=30,
+            patience=lambda: Patience(executor, 30),
             remember=forget,
             refusals=no_refusals(bench.database),
             clock=FakeClock(),

@@ -6,7 +6,7 @@ from typing import Any, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omniroute_litellm.retrieval import RetrievalRequest, Retriever, VectorTier
+from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive, MemoryQuery
 from omniroute_litellm.trace import Drop, RetrievalTrace
@@ -20,6 +20,7 @@ from omniroute_litellm.types import (
     Scope,
     SessionId,
 )
+from omniroute_litellm.vectors.base import NoTier, VectorTier
 from tests.fakes import FakeClock, ListIndex, TopicEmbedder
 
 ANN: Final = OwnerId("ann")
@@ -54,7 +55,7 @@ def find(
         "retention": timedelta(days=30),
         **more,
     }
-    retriever = Retriever(store, clock=clock, vectors=vectors)
+    retriever = Retriever(store, clock=clock, vectors=lambda: vectors or NoTier())
     return retriever.retrieve(RetrievalRequest(query=query, **values))
 
 

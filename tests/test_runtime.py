@@ -17,11 +17,11 @@ from omniroute_litellm.identity import Identity
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.paths import DATABASE_NAME
 from omniroute_litellm.placement import Deployment
-from omniroute_litellm.recall import CAPTURE, Arrival, Recall
+from omniroute_litellm.recall import CAPTURE, Arrival, Patience, Recall
 from omniroute_litellm.receipt import Outcome
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever
-from omniroute_litellm.runtime import DEFAULT_DEADLINE_MS, Runtime
+from omniroute_litellm.runtime import Runtime
 from omniroute_litellm.sign_in import AdminKeyAuthority
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.store import MemoryQuery
@@ -195,8 +195,7 @@ async def test_a_late_retrieval_is_left_behind(runtime: Runtime) -> None:
             lookup_over(stuck, runtime.database, runtime.clock),
             runtime.settings,
             runtime.health,
-            executor=executor,
-            deadline_s=0.02,
+            patience=lambda: Patience(executor, 0.02),
             remember=forget,
             refusals=no_refusals(runtime.database),
             clock=runtime.clock,
@@ -402,7 +401,7 @@ def test_a_bad_deadline_is_named(
     """A deadline that cannot be read falls back to the default, in one log line."""
     runtime_at(tmp_path, MEMORY_DEADLINE_MS=text)
     assert "MEMORY_DEADLINE_MS" in caplog.text
-    assert str(DEFAULT_DEADLINE_MS) in caplog.text
+    assert "using the default" in caplog.text
 
 
 async def test_a_hook_fault_is_seen(runtime: Runtime) -> None:

@@ -13,9 +13,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.health import Health
 from omniroute_litellm.receipt import Outcome, Receipt
-from omniroute_litellm.retrieval import Retriever, VectorTier
+from omniroute_litellm.retrieval import Retriever
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.telemetry import Metrics, process_metrics, span
+from omniroute_litellm.vectors.base import VectorTier
 from tests.fakes import FakeClock, ListIndex, TopicEmbedder
 from tests.test_lookup import FIRST, Desk
 from tests.test_trace import KEPT, answered, failed, trace
@@ -124,7 +125,7 @@ async def test_a_request_is_told_in_spans(database: Database) -> None:
     desk.know("I drink green tea")
     embedder = TopicEmbedder(is_down=True)
     tier = VectorTier(ListIndex(), embedder)
-    desk.retriever = Retriever(desk.store, clock=desk.clock, vectors=tier)
+    desk.retriever = Retriever(desk.store, clock=desk.clock, vectors=lambda: tier)
     await desk.ask(FIRST)
     desk.executor.shutdown()
     spans = {finished.name: finished for finished in EXPORTER.get_finished_spans()}

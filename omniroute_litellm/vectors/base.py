@@ -75,3 +75,18 @@ class QueryEmbedder(Protocol):
     def embed(self, text: str, *, owner: OwnerId | None = None) -> Vector:
         """Embed one text; raise BackendUnavailableError when no model can answer now."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTier:
+    """An index together with the model that embeds queries for it."""
+
+    index: VectorIndex
+    embedder: QueryEmbedder
+
+
+@dataclass(frozen=True, slots=True)
+class NoTier:
+    """No index answers at the moment. Without a reason nobody wants one: that is no fault."""
+
+    reason: str | None = None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omniroute_litellm.census import Census
+from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.sqlite import Value
 from omniroute_litellm.sqlite_reader import READABLE, OwnerView, SqliteMemoryReader, census_of
 from omniroute_litellm.store import Alive
@@ -26,6 +27,7 @@ _MOST: Final = 4_096
 """The most that vec0 returns of one search."""
 _SLACK: Final = 64
 
+_IS_THERE: Final = "SELECT 1 FROM vector_tables WHERE number = :number"
 _WAITING: Final = """
 SELECT json_group_array(pk - :first) FROM vector_work
 WHERE table_number = :number AND pk BETWEEN :first AND :last
@@ -110,6 +112,7 @@ class SqliteVecIndex:
         total, count, expected = 0.0, 0, 0
         with self._reader.owner_views(scope, alive) as owners:
             for owner in owners:
+                self._require_table(owner)
                 keys = self._reader.keys_of(owner, also)
                 first = owner.number << 32
                 compared = self._compare(
@@ -232,6 +235,13 @@ class SqliteVecIndex:
             count=len(chance),
             expected=census.readable - len(census.open_of(sorted(waiting))),
         )
+
+    def _require_table(self, owner: OwnerView) -> None:
+        """Raise BackendUnavailableError when another process has swapped the table away."""
+        values: dict[str, Value] = {"number": self._table.number}
+        if not owner.connection.execute(_IS_THERE, values).fetchall():
+            message = "the index was swapped for a new one a moment ago"
+            raise BackendUnavailableError(message, reason="index_swapped")
 
     @property
     def _query(self) -> str:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from omniroute_litellm.sqlite import Connection, Database, Row, Value
 from omniroute_litellm.types import Clock, from_iso, to_iso
-
-Quantization = Literal["none", "int8"]
+from omniroute_litellm.variables import Quantization
 
 CHUNK_SIZE: Final = 64
 """Vectors a chunk of an owner's partition: vec0's own 1,024 makes a file ten times as large at a

@@ -16,7 +16,7 @@ from omniroute_litellm.learning import BACKLOG_CAPACITY, Learning
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.outbox import Outbox
 from omniroute_litellm.placement import Deployment
-from omniroute_litellm.recall import CAPTURE, Arrival, Recall
+from omniroute_litellm.recall import CAPTURE, Arrival, Patience, Recall
 from omniroute_litellm.receipt import Outcome
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.retrieval import Retriever
@@ -76,8 +76,7 @@ class Bench:
             lookup_over(Retriever(self.store, clock=self.clock), self.database, self.clock),
             self.settings,
             self.health,
-            executor=self.executor,
-            deadline_s=deadline_s,
+            patience=lambda: Patience(self.executor, deadline_s),
             remember=forget,
             refusals=no_refusals(self.database),
             clock=self.clock,
@@ -184,8 +183,7 @@ class TestRecall:
             lookup_over(Retriever(store, clock=clock), database, clock),
             settings,
             Health(clock=clock),
-            executor=ThreadPoolExecutor(1),
-            deadline_s=DEADLINE_S,
+            patience=lambda: Patience(ThreadPoolExecutor(1), DEADLINE_S),
             remember=forget,
             refusals=no_refusals(database),
             clock=clock,
@@ -396,11 +394,11 @@ class TestRuntime:
     """The life of a process."""
 
     async def test_starts_once(self, runtime: Runtime) -> None:
-        """However often it is started, one background task runs."""
+        """However often it is started, its two background tasks run once."""
         before = len(asyncio.all_tasks())
         runtime.ensure_started()
         runtime.ensure_started()
-        assert len(asyncio.all_tasks()) == before + 1
+        assert len(asyncio.all_tasks()) == before + 2
 
     async def test_close_ends_the_task(self, runtime: Runtime) -> None:
         """After closing no background task is left."""

@@ -8,11 +8,12 @@ from typing import Final
 import pytest
 
 from omniroute_litellm.errors import BackendUnavailableError
-from omniroute_litellm.retrieval import RetrievalRequest, Retriever, VectorTier
+from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.trace import Drop, RetrievalTrace
 from omniroute_litellm.types import Memory, MemoryStatus, SessionId
+from omniroute_litellm.vectors.base import VectorTier
 from tests.fakes import FakeClock, ListIndex, TopicEmbedder
 from tests.unit.fakes import (
     BOB,
@@ -53,7 +54,7 @@ def with_vectors(
     index, embedder = index or ListIndex(), embedder or TopicEmbedder(*TOPICS)
     for memory in store.newest(scope_of(), alive_at(clock()), limit=100):
         index.add(memory, topics.embed(memory.content))
-    return Retriever(store, clock=clock, vectors=VectorTier(index, embedder))
+    return Retriever(store, clock=clock, vectors=lambda: VectorTier(index, embedder))
 
 
 def keys(memories: Sequence[Memory]) -> list[str]:

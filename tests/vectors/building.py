@@ -10,10 +10,11 @@ from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive
 from omniroute_litellm.types import Memory, OwnerId, Scope
+from omniroute_litellm.variables import Quantization
 from omniroute_litellm.vectors.base import Nearest, Vector
 from omniroute_litellm.vectors.matrices import Matrices
 from omniroute_litellm.vectors.sqlite_vec import MATRIX_UP_TO, SqliteVecIndex
-from omniroute_litellm.vectors.tables import Quantization, Spec, VectorTable, VectorTables
+from omniroute_litellm.vectors.tables import Spec, VectorTable, VectorTables
 from omniroute_litellm.vectors.work import VectorWork
 from tests.fakes import FakeClock
 from tests.unit.fakes import ANN, alive_at, draft, put, scope_of

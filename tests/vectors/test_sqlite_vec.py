@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.store import MemoryChange
 from omniroute_litellm.types import MemoryStatus, OwnerId, Scope, SessionId
+from omniroute_litellm.variables import Quantization
 from omniroute_litellm.vectors.matrices import Matrices, OwnerVectors
-from omniroute_litellm.vectors.tables import Quantization
 from tests.fakes import FakeClock
 from tests.unit.fakes import ANN, BOB, alive_at, scope_of
 from tests.vectors.building import TOPICS, Bench
