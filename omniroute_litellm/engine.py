@@ -1,15 +1,21 @@
 """All of one process that has to do with vectors, put together."""
 
+import functools
+from collections.abc import Sequence
+from typing import Final
+
+from omniroute_litellm.embedding.base import EmbedderUnavailableError
 from omniroute_litellm.embedding.cache import EmbeddingCache
 from omniroute_litellm.embedding.resolve import EmbeddingSources
 from omniroute_litellm.indexing import Indexer
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.model_calls import ModelCalls
 from omniroute_litellm.reindex import Reindexer
+from omniroute_litellm.retrieval import Rerank
 from omniroute_litellm.semantic import Semantic
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_reader import SqliteMemoryReader
-from omniroute_litellm.types import Clock
+from omniroute_litellm.types import Clock, OwnerId
 from omniroute_litellm.variables import (
     DEADLINE_MS,
     RERANK_DEADLINE_MS,
@@ -18,6 +24,8 @@ from omniroute_litellm.variables import (
 )
 from omniroute_litellm.vectors.tables import VectorTables
 from omniroute_litellm.vectors.work import VectorWork
+
+RERANK_TIMEOUT_S: Final = 5.0
 
 
 class Engine:
@@ -65,6 +73,23 @@ class Engine:
             changed=self.semantic.refresh,
         )
         self.reindexer = Reindexer(database, tables, self.work, self.indexer, clock=clock)
+
+    def rerank(self) -> Rerank | None:
+        """Return the rerank model in force, None when there is none."""
+        settings = self._settings.current.values
+        if not settings.rerank_enabled:
+            return None
+        return functools.partial(self._order, settings.rerank_provider_model)
+
+    def _order(
+        self, model: str | None, query: str, documents: Sequence[str], *, owner: OwnerId
+    ) -> list[tuple[int, float]]:
+        if model is None or self.calls is None:
+            message = "no rerank model can be called"
+            reason = "rerank_unnamed" if model is None else "proxy_missing"
+            hint = "name a model in rerankProviderModel"
+            raise EmbedderUnavailableError(message, reason=reason, hint=hint)
+        return self.calls.rerank(model, query, documents, owner=owner, timeout_s=RERANK_TIMEOUT_S)
 
     @property
     def is_slow(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from litellm.integrations.custom_logger import CustomLogger
 
 from omniroute_litellm import gateway
+from omniroute_litellm.litellm_calls import LiteLLMModels
 from omniroute_litellm.request_state import RequestState
 from omniroute_litellm.runtime import Runtime
 from omniroute_litellm.wire.answers import answer_text
@@ -146,7 +147,9 @@ class OmniRouteHandler(CustomLogger):
 
 def start_in_proxy() -> OmniRouteHandler:
     """Build the runtime, mount the console, and arrange for a clean stop."""
-    runtime = Runtime(environ=os.environ, authority=gateway.LiteLLMAuthority())
+    runtime = Runtime(
+        environ=os.environ, authority=gateway.LiteLLMAuthority(), calls=LiteLLMModels()
+    )
     runtime.open()
     gateway.mount(runtime.console())
     gateway.before_shutdown(runtime.close)

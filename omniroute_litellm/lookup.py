@@ -101,6 +101,7 @@ class Lookup:
             profile_max_tokens=settings.profile_max_tokens,
             retention=timedelta(days=settings.retention_days),
             carried=found.carried.memory_ids,
+            fusion=settings.fusion,
         )
         found.take(self._retriever.retrieve(request, keep=found.take))
 

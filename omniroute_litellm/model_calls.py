@@ -1,5 +1,6 @@
 """What this package asks of the models behind the proxy: vectors and an order of relevance."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -13,6 +14,10 @@ class ModelCalls(Protocol):
     that is nobody's. Raises EmbedderUnavailableError with the class of the failure as its reason,
     and TextRefusedError when the model refuses what it was given.
     """
+
+    def serve_from(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take the event loop that the calls run on."""
+        ...
 
     def reason_against(self, model: str) -> str | None:
         """Return why a model cannot be called (``key_missing``, ``proxy_missing``), None if so."""

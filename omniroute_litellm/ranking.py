@@ -11,8 +11,13 @@ from omniroute_litellm.tokens import cut_to_tokens, estimate_tokens
 Item = TypeVar("Item", bound=Hashable)
 
 BM25_K1: Final = 1.2
-BM25_B: Final = 0.75
-"""The usual values of the source below."""
+"""The usual value of the source below."""
+BM25_B: Final = 0.2
+"""How much a memory's length counts. Memories are of one sentence, and the longer one says more.
+
+On three LoCoMo conversations (495 questions) 0.2 finds 67.6 % within ten by scores, 0.75, usual
+for documents, 65.8 %.
+"""
 
 MANY_DOCUMENTS: Final = 2_000
 COMMON_SHARE: Final = 0.05
@@ -101,21 +106,48 @@ def bm25(matches: Mapping[Item, TermMatch], *, terms: int) -> dict[Item, Keyword
     return scores
 
 
+def fuse_scores(
+    keyword: Mapping[Item, float], similarity: Mapping[Item, float], *, mean: float
+) -> list[tuple[Item, float]]:
+    """Fuse by scores, best first: half for the words, half for the meaning, each in [0, 1].
+
+    ``0.5 bm25 / bm25_top + 0.5 (cos - mean) / (cos_top - mean)``, where ``mean`` is the similarity
+    that a memory has by chance; what is below it counts as nothing. An item that one of the two
+    does not know gets nothing from it. Ties keep the order in which items first appear.
+    """
+    best = max(keyword.values(), default=0.0)
+    spread = max(similarity.values(), default=mean) - mean
+    scores: dict[Item, float] = {}
+    for item in dict.fromkeys((*keyword, *similarity)):
+        words = keyword.get(item, 0.0) / best if best > 0 else 0.0
+        near = (similarity[item] - mean) / spread if spread > 0 and item in similarity else 0.0
+        scores[item] = 0.5 * words + 0.5 * max(near, 0.0)
+    return sorted(scores.items(), key=lambda entry: -entry[1])
+
+
 def fuse_ranks(
-    lists: Sequence[Sequence[Item]], *, depth: int, k: int = RRF_K
+    lists: Sequence[Sequence[Item]],
+    *,
+    depth: int,
+    k: int = RRF_K,
+    order: Sequence[Item] = (),
 ) -> list[tuple[Item, float]]:
     """Fuse ranked lists by reciprocal rank, ``sum of 1 / (k + rank)``, best first.
 
-    Each list counts down to ``depth``. What is left of the lists follows behind in their order
-    with score 0, so that a budget can fill. Ties keep the order in which items first appear.
-    Source: Cormack, Clarke and Buettcher, Reciprocal Rank Fusion (SIGIR 2009).
+    Each list counts down to ``depth``. What is left of the lists follows behind with score 0, so
+    that a budget can fill. Ties, and what follows, keep the order of ``order``, and then the one
+    in which items first appear. Source: Cormack, Clarke and Buettcher, Reciprocal Rank Fusion
+    (SIGIR 2009).
     """
     scores: dict[Item, float] = {}
     for ranked in lists:
         for rank, item in enumerate(ranked[:depth], start=1):
             scores[item] = scores.get(item, 0.0) + 1 / (k + rank)
-    head = sorted(scores, key=lambda item: -scores[item])
-    tail = dict.fromkeys(item for ranked in lists for item in ranked if item not in scores)
+    place = {item: at for at, item in enumerate(order)}
+    last = len(place)
+    head = sorted(scores, key=lambda item: (-scores[item], place.get(item, last)))
+    rest = dict.fromkeys(item for ranked in lists for item in ranked if item not in scores)
+    tail = sorted(rest, key=lambda item: place.get(item, last))
     return [*((item, scores[item]) for item in head), *((item, 0.0) for item in tail)]
 
 

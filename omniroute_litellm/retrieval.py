@@ -1,29 +1,36 @@
 """The one retrieval: production, preview and console call it, and it explains itself."""
 
-import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
-from omniroute_litellm.errors import BackendUnavailableError
-from omniroute_litellm.injection import render_line
-from omniroute_litellm.memory_cache import MAX_MEMORIES
-from omniroute_litellm.ranking import fit_budget, fuse_ranks
-from omniroute_litellm.settings import Strategy
+from omniroute_litellm.candidates import (
+    candidate_of,
+    cost_of,
+    joined,
+    merged,
+    ranked,
+    within_budget,
+)
+from omniroute_litellm.embedding.base import TextRefusedError
+from omniroute_litellm.errors import BackendUnavailableError, ContractError
+from omniroute_litellm.ranking import RRF_K, fuse_ranks, fuse_scores
+from omniroute_litellm.settings import Fusion, Strategy
 from omniroute_litellm.store import Alive, MemoryReader
 from omniroute_litellm.telemetry import span
-from omniroute_litellm.tokens import estimate_tokens
 from omniroute_litellm.trace import Candidate, Drop, RetrievalTrace, TierOutcome
-from omniroute_litellm.types import Clock, Memory, MemoryId, Scope
-from omniroute_litellm.vectors.base import NoTier, VectorTier
+from omniroute_litellm.types import Clock, MemoryId, OwnerId, Scope
+from omniroute_litellm.vectors.base import Nearest, NoTier, VectorTier
 
 MAX_NEWEST: Final = 100
-LIST_DEPTH: Final = 20
-"""How deep each list goes into the fusion (OmniRoute's MEMORY_VEC_TOP_K)."""
-KEYWORD_DEPTH: Final = 60
-"""How many matches of words are considered: three times the depth of the fusion."""
+DEPTH: Final = 60
+"""How many matches of words, and how many of meaning, are considered."""
+RRF_DEPTH: Final = 20
+"""How deep each list counts in a fusion by ranks (OmniRoute's MEMORY_VEC_TOP_K)."""
+RERANK_DEPTH: Final = 40
+"""How many memories a rerank model is given."""
 MAX_PROFILE: Final = 200
 _PROFILE_GLANCE: Final = 48
 """Most profiles are full before so many memories."""
@@ -33,16 +40,29 @@ KEYWORD_FLOOR: Final = 0.05
 Counted, not weighted: a term that every memory holds weighs nothing and is still the topic.
 """
 MAX_QUERY_CHARACTERS: Final = 8_000
-_BLANK: Final = render_line("")
 _SMALLEST_LINE_TOKENS: Final = 2
 _LATE: Final = TierOutcome("vector", answered=False, candidates=0, ms=0.0, reason="deadline")
+
+
+class Rerank(Protocol):
+    """Orders texts by how well each answers a query."""
+
+    def __call__(
+        self, query: str, documents: Sequence[str], *, owner: OwnerId
+    ) -> list[tuple[int, float]]:
+        """Return positions with their relevance, best first.
+
+        Raises BackendUnavailableError, TextRefusedError and ContractError.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalRequest:
     """What one retrieval is asked for. ``max_tokens`` bounds the rendered lines.
 
-    ``carried`` are memories that the conversation holds already: they are not given again.
+    ``carried`` are memories that the conversation holds already: they are not given again. The
+    first owner of the scope is who a paid call is charged to.
     """
 
     scope: Scope
@@ -52,6 +72,7 @@ class RetrievalRequest:
     profile_max_tokens: int
     retention: timedelta
     carried: frozenset[MemoryId] = frozenset()
+    fusion: Fusion = "score"
 
 
 class Retriever:
@@ -63,11 +84,17 @@ class Retriever:
         *,
         clock: Clock,
         vectors: Callable[[], VectorTier | NoTier] = NoTier,
+        rerank: Callable[[], Rerank | None] = lambda: None,
+        rrf_k: int = RRF_K,
+        rrf_depth: int = RRF_DEPTH,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._reader = reader
         self._clock = clock
         self._vectors = vectors
+        self._rerank = rerank
+        self._rrf_k = rrf_k
+        self._rrf_depth = rrf_depth
         self._timer = timer
 
     def retrieve(
@@ -87,7 +114,9 @@ class Retriever:
         steps: list[TierOutcome] = []
 
         def traced(found: list[Candidate], *later: TierOutcome) -> RetrievalTrace:
-            candidates, lines, tokens = _within_budget(found, request)
+            candidates, lines, tokens = within_budget(
+                found, max_tokens=request.max_tokens, carried=request.carried
+            )
             return RetrievalTrace(
                 at=now,
                 strategy=request.strategy,
@@ -112,13 +141,14 @@ class Retriever:
                     return traced(everything)
                 profile = self._profile(request, alive, profile_steps)
             above, below = self._worded(request, alive, steps)
-        tier = self._vectors()
-        if isinstance(tier, VectorTier) and keep is not None:
-            early = [*_fused(above, []), *below]
-            keep(traced(_joined(early, profile), _LATE, *profile_steps))
-        vector = self._vector(tier, request, alive, steps)
-        found = _joined([*_fused(above, vector), *below], profile)
-        return traced(found, *profile_steps)
+        tier, rerank = self._vectors(), self._rerank()
+        if keep is not None and (isinstance(tier, VectorTier) or rerank is not None):
+            keep(traced(joined([*above, *below], profile), _LATE, *profile_steps))
+        nearest = self._nearest(tier, request, alive, [*above, *below], steps)
+        found = self._fused(request, above, nearest)
+        if rerank is not None:
+            found = self._reranked(rerank, request, found, steps)
+        return traced(joined([*found, *below], profile), *profile_steps)
 
     def _newest(
         self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
@@ -126,7 +156,7 @@ class Retriever:
         started = self._timer()
         memories = self._reader.newest(request.scope, alive, limit=MAX_NEWEST)
         steps.append(self._answered("newest", len(memories), started))
-        return _ranked("newest", memories)
+        return ranked("newest", memories)
 
     def _everything(
         self, request: RetrievalRequest, alive: Alive, steps: list[TierOutcome]
@@ -139,8 +169,8 @@ class Retriever:
         )
         if memories is None:
             return None
-        found = _ranked("all", memories)
-        if _cost(found) > budget:
+        found = ranked("all", memories)
+        if cost_of(found) > budget:
             return None
         steps.append(self._answered("all", len(memories), started))
         return found
@@ -151,10 +181,10 @@ class Retriever:
         """Return the profile set: the newest that fit are kept, in an order that stays."""
         started = self._timer()
         memories = self._reader.profile(request.scope, alive, limit=_PROFILE_GLANCE)
-        found = _ranked("profile", memories)
-        if len(found) == _PROFILE_GLANCE and _cost(found) <= request.profile_max_tokens:
+        found = ranked("profile", memories)
+        if len(found) == _PROFILE_GLANCE and cost_of(found) <= request.profile_max_tokens:
             memories = self._reader.profile(request.scope, alive, limit=MAX_PROFILE)
-            found = _ranked("profile", memories)
+            found = ranked("profile", memories)
         steps.append(self._answered("profile", len(memories), started))
         room = request.profile_max_tokens
         kept: list[Candidate] = []
@@ -172,12 +202,10 @@ class Retriever:
     ) -> tuple[list[Candidate], list[Candidate]]:
         """Return what shares enough words with the query, and what shares too few."""
         started = self._timer()
-        hits = self._reader.keyword(
-            request.scope, alive, query=_query_of(request), limit=KEYWORD_DEPTH
-        )
+        hits = self._reader.keyword(request.scope, alive, query=_query_of(request), limit=DEPTH)
         steps.append(self._answered("keyword", len(hits), started))
         keyword = [
-            _candidate(
+            candidate_of(
                 hit.memory,
                 ranks={"keyword": rank},
                 scores={"bm25": hit.score, "coverage": hit.coverage},
@@ -188,40 +216,119 @@ class Retriever:
         above = [entry for entry in keyword if entry.is_injected]
         return above, [entry for entry in keyword if not entry.is_injected]
 
-    def _vector(
+    def _nearest(
         self,
         tier: VectorTier | NoTier,
         request: RetrievalRequest,
         alive: Alive,
+        worded: Sequence[Candidate],
         steps: list[TierOutcome],
-    ) -> list[Candidate]:
+    ) -> Nearest | None:
+        """Return what is near in meaning, and how near the memories are that the words found."""
         if isinstance(tier, NoTier):
             if tier.reason is not None:
                 steps.append(TierOutcome("vector", False, 0, 0.0, tier.reason))
-            return []
+            return None
         started = self._timer()
         try:
-            found = self._nearest(tier, request.scope, alive, _query_of(request))
-        except BackendUnavailableError as error:
-            ms = (self._timer() - started) * 1000
-            steps.append(
-                TierOutcome("vector", answered=False, candidates=0, ms=ms, reason=error.reason)
+            with span("memory.embed"):
+                vector = tier.embedder.embed(_query_of(request), owner=request.scope.owners[0])
+            nearest = tier.index.search(
+                vector,
+                scope=request.scope,
+                alive=alive,
+                limit=DEPTH,
+                also=[entry.memory.id for entry in worded],
             )
-            return []
-        steps.append(self._answered("vector", len(found), started))
-        return found
+        except BackendUnavailableError as error:
+            steps.append(self._failed("vector", error.reason, started))
+            return None
+        except (TextRefusedError, ContractError):
+            steps.append(self._failed("vector", "query_refused", started))
+            return None
+        if not nearest.hits and nearest.expected:
+            # An empty answer although the owner has vectors is a fault of the index.
+            steps.append(self._failed("vector", "vector_empty", started))
+            return None
+        steps.append(self._answered("vector", len(nearest.hits), started))
+        return nearest
 
-    def _nearest(self, tier: VectorTier, scope: Scope, alive: Alive, query: str) -> list[Candidate]:
-        with span("memory.embed"):
-            vector = tier.embedder.embed(query)
-        found = tier.index.search(vector, scope=scope, alive=alive, limit=LIST_DEPTH)
-        if not found.hits and found.expected:
-            message = "the index found nothing although the owner has vectors in it"
-            raise BackendUnavailableError(message, reason="vector_empty")
-        return [
-            _candidate(hit.memory, ranks={"vector": rank}, scores={"similarity": hit.similarity})
-            for rank, hit in enumerate(found.hits, start=1)
+    def _fused(
+        self, request: RetrievalRequest, worded: list[Candidate], nearest: Nearest | None
+    ) -> list[Candidate]:
+        """Combine what the words and what the meaning found; one of them alone stays as it is.
+
+        The semantic strategy takes words only where there is no meaning to go by.
+        """
+        if nearest is None:
+            return worded
+        near = [
+            candidate_of(hit.memory, ranks={"vector": rank}, scores={"similarity": hit.similarity})
+            for rank, hit in enumerate(nearest.hits, start=1)
         ]
+        if request.strategy == "semantic" or not worded:
+            return near
+        by_id: dict[MemoryId, Candidate] = {}
+        for entry in (*worded, *near):
+            by_id[entry.memory.id] = merged(by_id.get(entry.memory.id), entry)
+        words = {entry.memory.id: entry.scores["bm25"] for entry in worded}
+        similarity = {hit.memory.id: hit.similarity for hit in nearest.hits}
+        known = {each: cosine for each, cosine in nearest.also.items() if each in words}
+        fused = fuse_scores(words, {**similarity, **known}, mean=nearest.mean)
+        if request.fusion == "rrf":
+            fused = fuse_ranks(
+                [list(words), list(similarity)],
+                depth=self._rrf_depth,
+                k=self._rrf_k,
+                order=[memory_id for memory_id, _ in fused],
+            )
+        for memory_id, cosine in known.items():
+            entry = by_id[memory_id]
+            by_id[memory_id] = replace(entry, scores={**entry.scores, "similarity": cosine})
+        return [
+            replace(by_id[memory_id], scores={**by_id[memory_id].scores, "fused": score})
+            for memory_id, score in fused
+        ]
+
+    def _reranked(
+        self,
+        rerank: Rerank,
+        request: RetrievalRequest,
+        found: list[Candidate],
+        steps: list[TierOutcome],
+    ) -> list[Candidate]:
+        """Have a model order the head of a list; when it fails the order stays."""
+        head, rest = found[:RERANK_DEPTH], found[RERANK_DEPTH:]
+        if not head:
+            return found
+        started = self._timer()
+        try:
+            order = rerank(
+                _query_of(request),
+                [entry.memory.content for entry in head],
+                owner=request.scope.owners[0],
+            )
+        except BackendUnavailableError as error:
+            steps.append(self._failed("rerank", error.reason, started))
+            return found
+        except (TextRefusedError, ContractError):
+            steps.append(self._failed("rerank", "rerank_refused", started))
+            return found
+        steps.append(self._answered("rerank", len(order), started))
+        placed = {
+            at: replace(
+                head[at],
+                ranks={**head[at].ranks, "rerank": rank},
+                scores={**head[at].scores, "rerank": score},
+            )
+            for rank, (at, score) in enumerate(order, start=1)
+        }
+        left = [entry for at, entry in enumerate(head) if at not in placed]
+        return [*placed.values(), *left, *rest]
+
+    def _failed(self, tier: str, reason: str, started: float) -> TierOutcome:
+        ms = (self._timer() - started) * 1000
+        return TierOutcome(tier, answered=False, candidates=0, ms=ms, reason=reason)
 
     def _answered(self, tier: str, candidates: int, started: float) -> TierOutcome:
         ms = (self._timer() - started) * 1000
@@ -230,99 +337,3 @@ class Retriever:
 
 def _query_of(request: RetrievalRequest) -> str:
     return request.query[-MAX_QUERY_CHARACTERS:]
-
-
-def _candidate(
-    memory: Memory,
-    *,
-    ranks: Mapping[str, int],
-    scores: Mapping[str, float],
-    dropped: Drop | None = None,
-) -> Candidate:
-    line, tokens = _rendered(memory.content)
-    return Candidate(memory, ranks, scores, tokens, dropped, line)
-
-
-@functools.lru_cache(maxsize=MAX_MEMORIES)
-def _rendered(content: str) -> tuple[str, int]:
-    """Return the line of a memory and what it costs."""
-    line = render_line(content)
-    return line, estimate_tokens(line)
-
-
-def _cost(found: Sequence[Candidate]) -> int:
-    return sum(entry.tokens for entry in found)
-
-
-def _ranked(tier: str, memories: Sequence[Memory]) -> list[Candidate]:
-    return [
-        _candidate(memory, ranks={tier: rank}, scores={})
-        for rank, memory in enumerate(memories, start=1)
-    ]
-
-
-def _fused(keyword: list[Candidate], vector: list[Candidate]) -> list[Candidate]:
-    """Fuse the two lists by rank; with one of them empty the other stays as it is."""
-    if not keyword or not vector:
-        return keyword or vector
-    by_id: dict[MemoryId, Candidate] = {}
-    for entry in (*keyword, *vector):
-        by_id[entry.memory.id] = _merged(by_id.get(entry.memory.id), entry)
-    lists = [[entry.memory.id for entry in listed] for listed in (keyword, vector)]
-    return [
-        replace(by_id[memory_id], scores={**by_id[memory_id].scores, "fused": score})
-        for memory_id, score in fuse_ranks(lists, depth=LIST_DEPTH)
-    ]
-
-
-def _joined(first: list[Candidate], second: list[Candidate]) -> list[Candidate]:
-    """Append one list to another; what stands in both keeps its first place and gains a rank.
-
-    A memory that the first list dropped and the second keeps is kept, at its second place.
-    """
-    kept = {entry.memory.id: entry for entry in first if entry.is_injected}
-    others = {entry.memory.id for entry in second if entry.is_injected}
-    for entry in second:
-        if entry.memory.id in kept:
-            kept[entry.memory.id] = _merged(kept[entry.memory.id], entry)
-    tail = [entry for entry in second if entry.memory.id not in kept]
-    dropped = [entry for entry in first if not entry.is_injected and entry.memory.id not in others]
-    return [*kept.values(), *tail, *dropped]
-
-
-def _merged(known: Candidate | None, entry: Candidate) -> Candidate:
-    if known is None:
-        return entry
-    return replace(
-        known, ranks={**known.ranks, **entry.ranks}, scores={**known.scores, **entry.scores}
-    )
-
-
-def _costing(entry: Candidate, tokens: int) -> Candidate:
-    return entry if entry.tokens == tokens else replace(entry, tokens=tokens)
-
-
-def _judged(entry: Candidate, request: RetrievalRequest) -> Candidate:
-    if not entry.is_injected:
-        return entry
-    if entry.line == _BLANK:
-        return replace(entry, dropped=Drop.BLANK)
-    is_carried = entry.memory.id in request.carried
-    return replace(entry, dropped=Drop.CARRIED) if is_carried else entry
-
-
-def _within_budget(
-    found: Sequence[Candidate], request: RetrievalRequest
-) -> tuple[list[Candidate], list[str], int]:
-    """Walk down the order while it fits; dropped candidates come last, each with its reason."""
-    judged = [_judged(entry, request) for entry in found]
-    wanted = [entry for entry in judged if entry.is_injected]
-    dropped = [entry for entry in judged if not entry.is_injected]
-    fitted = fit_budget([entry.line for entry in wanted], max_tokens=request.max_tokens)
-    kept = [_costing(wanted[line.position], line.tokens) for line in fitted]
-    over = [replace(entry, dropped=Drop.OVER_BUDGET) for entry in wanted[len(fitted) :]]
-    return (
-        [*kept, *over, *dropped],
-        [line.text for line in fitted],
-        sum(line.tokens for line in fitted),
-    )

@@ -104,7 +104,14 @@ class Runtime:
             clock=clock,
             worker=self.worker_id,
         )
-        self.retriever = Retriever(self.store, clock=clock, vectors=self.engine.semantic.tier)
+        self.retriever = Retriever(
+            self.store,
+            clock=clock,
+            vectors=self.engine.semantic.tier,
+            rerank=self.engine.rerank,
+            rrf_k=variables.rrf_k,
+            rrf_depth=variables.vec_top_k,
+        )
         self.ledger = Ledger(self.database, clock=clock)
         self.outbox = Outbox(self.database, clock=clock, worker=self.worker_id)
         self.refusals = Refusals(self.database, clock=clock)
@@ -164,6 +171,8 @@ class Runtime:
         logger.warning("memory.start version=%s data=%s", __version__, self.data_directory)
         # A fresh context: a task made inside of a request would carry that request's state.
         loop = asyncio.get_running_loop()
+        if self.engine.calls is not None:
+            self.engine.calls.serve_from(loop)
         self._task = loop.create_task(
             self._run(), name="omniroute-memory", context=contextvars.Context()
         )

@@ -37,6 +37,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
         "probe",
     ),
     (
+        "candidates",
         "retrieval",
         "replay",
         "lookup",
@@ -52,6 +53,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     (
         "api",
         "gateway",
+        "litellm_calls",
         "hooks",
         "plugin",
         "demo",
@@ -66,7 +68,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
 )
 RANK: Final = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
 CONFINED: Final = {
-    "litellm": {"hooks", "plugin", "gateway", "demo"},
+    "litellm": {"hooks", "plugin", "gateway", "litellm_calls", "demo"},
     "apsw": {"sqlite"},
     "sqlite_vec": {"sqlite"},
     "numpy": {"embedding", "vectors", "indexing"},
@@ -81,7 +83,7 @@ CONFINED: Final = {
 }
 # A memory fault must not break a chat, one bad exchange must not stop the rest, LiteLLM's refusals
 # of a key differ by set-up, and foreign model files raise whatever their readers do.
-CATCH_ALL: Final = {"hooks", "runtime", "learning", "gateway", "embedding"}
+CATCH_ALL: Final = {"hooks", "runtime", "learning", "gateway", "litellm_calls", "embedding"}
 MAX_LINES: Final = 400
 
 

@@ -10,6 +10,7 @@ from omniroute_litellm.ranking import (
     best_matches,
     fit_budget,
     fuse_ranks,
+    fuse_scores,
     term_weights,
 )
 from omniroute_litellm.text import one_line
@@ -114,3 +115,43 @@ def test_best_matches_are_those_with_the_most_weight(
     ranked = sorted(expected, key=lambda key: (expected[key][0], key), reverse=True)[:depth]
     assert list(best) == ranked
     assert best == {key: expected[key] for key in ranked}
+
+
+SCORES = st.dictionaries(st.integers(0, 20), st.floats(0, 10), max_size=12)
+COSINES = st.dictionaries(st.integers(0, 20), st.floats(0, 1), max_size=12)
+
+
+@given(SCORES, COSINES, st.floats(0, 1))
+def test_scores_fuse_to_a_union_in_order(
+    words: dict[int, float], near: dict[int, float], mean: float
+) -> None:
+    """Everything from both is there once, best first, each score in [0, 1]."""
+    fused = fuse_scores(words, near, mean=mean)
+    assert {item for item, _ in fused} == {*words, *near}
+    assert len(fused) == len({item for item, _ in fused})
+    scores = [score for _, score in fused]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 + 1e-9 for score in scores)
+
+
+@given(SCORES, COSINES, st.floats(0, 1), st.data())
+def test_scores_fuse_monotonically(
+    words: dict[int, float], near: dict[int, float], mean: float, data: st.DataObject
+) -> None:
+    """A memory that matches better in words does not fall behind one that it was before."""
+    if not words:
+        return
+    item = data.draw(st.sampled_from(sorted(words)))
+    before = dict(fuse_scores(words, near, mean=mean))
+    after = dict(fuse_scores({**words, item: words[item] + 1}, near, mean=mean))
+    for other in before:
+        if before[item] >= before[other]:
+            assert after[item] >= after[other] - 1e-9
+
+
+@given(RANKED, RANKED)
+def test_the_tail_follows_a_given_order(one: list[int], other: list[int]) -> None:
+    """What the ranks leave without a score comes in the order that is given."""
+    order = sorted({*one, *other})
+    tail = [item for item, score in fuse_ranks([one, other], depth=3, order=order) if score == 0]
+    assert tail == sorted(tail)

@@ -1,11 +1,16 @@
 """The one retrieval, over a real store."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omniroute_litellm.embedding.base import TextRefusedError
+from omniroute_litellm.errors import BackendUnavailableError, ContractError
 from omniroute_litellm.retrieval import RetrievalRequest, Retriever
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive, MemoryQuery
@@ -246,12 +251,85 @@ def test_vectors_join_the_words(store: SqliteMemoryStore, clock: FakeClock) -> N
     jazz = put(store, "b", "I hear jazz")
     green = put(store, "c", "green leaves")
     tier = indexed(store, ListIndex(), tea, jazz, green)
-    trace = find(store, clock, "tea green", vectors=tier)
+    trace = find(store, clock, "tea green", vectors=tier, strategy="hybrid")
     assert keys(trace)[0] == "a"
     assert set(keys(trace)) == {"a", "c"}
     assert trace.candidates[0].ranks == {"keyword": 1, "vector": 1}
     assert trace.tier == "keyword+vector"
     assert trace.degraded is None
+
+
+def test_the_semantic_strategy_goes_by_meaning(store: SqliteMemoryStore, clock: FakeClock) -> None:
+    """Words alone bring nothing in while vectors answer."""
+    tea = put(store, "a", "I drink tea")
+    put(store, "c", "green leaves")
+    trace = find(store, clock, "tea green", vectors=indexed(store, ListIndex(), tea))
+    assert keys(trace) == ["a"]
+
+
+def test_a_missing_tier_is_named(store: SqliteMemoryStore, clock: FakeClock) -> None:
+    """While there is no index the words answer; that nobody wants one is no fault."""
+    put(store, "a", "I drink tea")
+    for reason in ("index_building", None):
+        retriever = Retriever(store, clock=clock, vectors=partial(NoTier, reason))
+        trace = retriever.retrieve(
+            RetrievalRequest(Scope((ANN,)), "tea", "hybrid", 2_000, 0, timedelta(days=30))
+        )
+        assert (keys(trace), trace.degraded) == (["a"], reason)
+
+
+class Rerank:
+    """Turns the order round, or fails."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.fault = fault
+        self.asked: list[tuple[str, list[str], str]] = []
+
+    def __call__(
+        self, query: str, documents: Sequence[str], *, owner: OwnerId
+    ) -> list[tuple[int, float]]:
+        """Put the last one first."""
+        self.asked.append((query, list(documents), owner))
+        if self.fault is not None:
+            raise self.fault
+        return [(at, 1.0 / (n + 1)) for n, at in enumerate(reversed(range(len(documents))))]
+
+
+def reranked(store: SqliteMemoryStore, clock: FakeClock, rerank: Rerank) -> RetrievalTrace:
+    """Retrieve with a rerank model."""
+    retriever = Retriever(store, clock=clock, rerank=lambda: rerank)
+    return retriever.retrieve(
+        RetrievalRequest(Scope((ANN,)), "green tea", "hybrid", 2_000, 0, timedelta(days=30))
+    )
+
+
+def test_a_rerank_model_has_the_last_word(store: SqliteMemoryStore, clock: FakeClock) -> None:
+    """What was found goes to the model once, in the owner's name; its order is taken."""
+    put(store, "both", "green tea")
+    put(store, "one", "tea")
+    rerank = Rerank()
+    trace = reranked(store, clock, rerank)
+    assert keys(trace) == ["one", "both"]
+    assert rerank.asked == [("green tea", ["green tea", "tea"], ANN)]
+    assert trace.candidates[0].ranks == {"keyword": 2, "rerank": 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (BackendUnavailableError("away", reason="remote_timeout"), "remote_timeout"),
+        (TextRefusedError("too long"), "rerank_refused"),
+        (ContractError("no order"), "rerank_refused"),
+    ],
+)
+def test_a_failing_rerank_model_changes_nothing(
+    store: SqliteMemoryStore, clock: FakeClock, fault: Exception, reason: str
+) -> None:
+    """The order stays, and the trace says why."""
+    put(store, "both", "green tea")
+    put(store, "one", "tea")
+    trace = reranked(store, clock, Rerank(fault))
+    assert (keys(trace), trace.degraded) == (["both", "one"], reason)
 
 
 def test_a_failing_tier_is_named(store: SqliteMemoryStore, clock: FakeClock) -> None:

@@ -72,10 +72,11 @@ class Recorded:
 
 @dataclass(slots=True)
 class Script:
-    """What was received so far, and what to answer next."""
+    """What was received so far, what to answer next, and whether calculations hang."""
 
     records: list[Recorded] = field(default_factory=list[Recorded])
     answer: Answer = field(default_factory=Answer)
+    is_held: bool = False
 
     async def receive(self, request: Request) -> Json:
         """Record the request and return its parsed body."""
@@ -168,6 +169,8 @@ def _gemini(script: Script) -> Handler:
 def _calculation(script: Script, compute: Callable[[Json], Json]) -> Handler:
     async def handle(request: Request) -> Response:
         body = await script.receive(request)
+        while script.is_held:  # noqa: ASYNC110 - another thread lets go
+            await asyncio.sleep(SLOW_PIECE_S)
         return _fault(str(body.get("model")), body) or JSONResponse(compute(body))
 
     return handle
@@ -256,9 +259,14 @@ class Upstream:
         """Let every model say this, after calling the tool where it is offered."""
         self._script.answer = Answer(text, tool)
 
+    def hold(self, *, is_held: bool) -> None:
+        """Let every embedding and every rerank wait until it is let go."""
+        self._script.is_held = is_held
+
     def reset(self) -> None:
         """Forget what arrived and answer as at the start."""
         self.clear()
+        self.hold(is_held=False)
         self._script.answer = Answer()
 
 

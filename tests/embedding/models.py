@@ -1,5 +1,6 @@
 """Tiny models, made in the test: a dozen words each."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,9 @@ class FakeCalls:
         self.answer = answer
         self.against = against
         self.asked: list[tuple[str, list[str], object, float]] = []
+
+    def serve_from(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Need no loop."""
 
     def reason_against(self, model: str) -> str | None:
         """Return what it was made with."""

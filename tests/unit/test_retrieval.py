@@ -310,10 +310,21 @@ class TestVectors:
         """What stands in both lists leads with the sum of both."""
         put(store, draft("both", "trumpet music"))
         put(store, draft("word", "trumpet"))
-        trace = with_vectors(store, clock).retrieve(replace(ASKED, query="trumpet music"))
+        request = replace(ASKED, query="trumpet music", fusion="rrf")
+        trace = with_vectors(store, clock).retrieve(request)
         first = trace.candidates[0]
         assert (first.memory.key, first.ranks) == ("both", {"keyword": 1, "vector": 1})
         assert first.scores["fused"] == pytest.approx(2 / 61)
+
+    def test_scores_are_fused(self, store: SqliteMemoryStore, clock: FakeClock) -> None:
+        """Half for the words, half for the meaning: the best of both has all of it."""
+        put(store, draft("both", "trumpet music"))
+        put(store, draft("word", "trumpet"))
+        put(store, draft("near", "music in the evening"))
+        trace = with_vectors(store, clock).retrieve(replace(ASKED, query="trumpet music"))
+        fused = {entry.memory.key: entry.scores["fused"] for entry in trace.candidates}
+        assert fused["both"] == pytest.approx(1)
+        assert 0 < fused["word"] < 0.5 < fused["near"] < 1
 
     def test_embeds_once(self, store: SqliteMemoryStore, clock: FakeClock) -> None:
         """One retrieval embeds its question once."""
