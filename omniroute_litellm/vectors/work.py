@@ -18,6 +18,10 @@ LEASE: Final = timedelta(seconds=90)
 FIRST_PAUSE: Final = timedelta(seconds=5)
 """How long a memory that failed waits for its next try; twice as long after every other one."""
 
+_IS_DUE: Final = """
+SELECT 1 FROM vector_work
+WHERE table_number = :number AND attempts < :max_attempts AND due_at <= :now LIMIT 1
+"""
 _CLAIM: Final = """
 UPDATE vector_work SET worker = :worker, due_at = :until, attempts = attempts + 1
 WHERE table_number = :number AND pk IN (
@@ -124,6 +128,10 @@ class VectorWork:
             "max_attempts": MAX_ATTEMPTS,
             "limit": limit,
         }
+        with self._database.reading() as connection:
+            # An idle worker must not stand in the way of those that write.
+            if not connection.execute(_IS_DUE, values).fetchall():
+                return []
         with self._database.writing() as connection:
             leased = cast(
                 "list[tuple[int, int, int]]", connection.execute(_CLAIM, values).fetchall()
