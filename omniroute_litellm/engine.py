@@ -7,6 +7,7 @@ from typing import Final
 from omniroute_litellm.embedding.base import EmbedderUnavailableError
 from omniroute_litellm.embedding.cache import EmbeddingCache
 from omniroute_litellm.embedding.resolve import EmbeddingSources
+from omniroute_litellm.errors import OmniRouteError
 from omniroute_litellm.indexing import Indexer
 from omniroute_litellm.live_settings import LiveSettings
 from omniroute_litellm.model_calls import ModelCalls
@@ -49,6 +50,7 @@ class Engine:
         self._settings = settings
         self._variables = variables
         self.calls = calls
+        self.rerank_failures = 0
         self.cache = EmbeddingCache(
             capacity=variables.cache_max, ttl_s=variables.cache_ttl_ms / 1000
         )
@@ -84,12 +86,25 @@ class Engine:
     def _order(
         self, model: str | None, query: str, documents: Sequence[str], *, owner: OwnerId
     ) -> list[tuple[int, float]]:
-        if model is None or self.calls is None:
-            message = "no rerank model can be called"
-            reason = "rerank_unnamed" if model is None else "proxy_missing"
-            hint = "name a model in rerankProviderModel"
-            raise EmbedderUnavailableError(message, reason=reason, hint=hint)
-        return self.calls.rerank(model, query, documents, owner=owner, timeout_s=RERANK_TIMEOUT_S)
+        reason = self.reason_against_rerank()
+        try:
+            if model is None or self.calls is None or reason is not None:
+                message = "no rerank model can be called"
+                hint = "name a model in rerankProviderModel, and set its provider's key"
+                raise EmbedderUnavailableError(message, reason=reason or "proxy_missing", hint=hint)
+            return self.calls.rerank(
+                model, query, documents, owner=owner, timeout_s=RERANK_TIMEOUT_S
+            )
+        except OmniRouteError:
+            self.rerank_failures += 1
+            raise
+
+    def reason_against_rerank(self) -> str | None:
+        """Return why no rerank model can be called, None when one can."""
+        model = self._settings.current.values.rerank_provider_model
+        if model is None:
+            return "rerank_unnamed"
+        return "proxy_missing" if self.calls is None else self.calls.reason_against(model)
 
     @property
     def is_slow(self) -> bool:

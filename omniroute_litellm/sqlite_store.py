@@ -144,6 +144,9 @@ ON CONFLICT (pk) DO UPDATE SET
     last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)
 """
 _FIND_WORD: Final = "SELECT rowid FROM memory_fts WHERE memory_fts MATCH :match"
+_FORGET_WORK: Final = """
+DELETE FROM vector_work WHERE pk IN (SELECT value FROM json_each(:rows))
+"""
 _PURGE_HISTORY: Final = "DELETE FROM memory_history WHERE at < :before"
 
 
@@ -306,6 +309,7 @@ class SqliteMemoryStore(SqliteMemoryReader):
             memory = self.upsert_within(connection, draft, actor="health").memory
             found = connection.execute(_FIND_WORD, {"match": quoted(word)}).fetchall()
             connection.execute(_DELETE, {"id": memory.id})
+            connection.execute(_FORGET_WORK, {"rows": json.dumps([row[0] for row in found])})
             return len(found) == 1
 
     def purge_history(self, *, before: datetime) -> int:

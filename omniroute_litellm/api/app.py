@@ -3,7 +3,7 @@
 from fastapi import Depends, FastAPI
 
 from omniroute_litellm import __version__
-from omniroute_litellm.api import errors, memory, settings
+from omniroute_litellm.api import engine, errors, memory, settings
 from omniroute_litellm.api.auth import SECURITY
 from omniroute_litellm.runtime import Runtime
 
@@ -22,6 +22,7 @@ def create_api(runtime: Runtime) -> FastAPI:
     app.state.runtime = runtime
     app.state.sign_in = runtime.sign_in
     errors.install(app)
+    app.include_router(engine.router)  # its names would be ids to the routes of memories
     app.include_router(memory.router)
     app.include_router(settings.router)
     return app

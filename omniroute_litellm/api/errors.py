@@ -89,7 +89,9 @@ def install(app: FastAPI) -> None:
 
 
 async def _on_ours(request: Request, error: Exception) -> JSONResponse:
-    status, code = STATUS.get(type(cast("OmniRouteError", error)), (500, "internal_error"))
+    status, code = next(
+        (STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), (500, "internal_error")
+    )
     details: list[ErrorDetail] = []
     headers: dict[str, str] = {}
     if isinstance(error, ValidationError):

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from omniroute_litellm import __version__
 from omniroute_litellm.api.auth import Admin, Caller, owner_asked_for
+from omniroute_litellm.api.engine import cache_stats_of, coverage_of, runtime_of
 from omniroute_litellm.api.errors import responses
 from omniroute_litellm.api.schemas import (
-    CacheStats,
     Coverage,
     EditedMemory,
     HealthFault,
@@ -45,18 +45,13 @@ from omniroute_litellm.types import (
     SessionId,
     to_iso,
 )
+from omniroute_litellm.vectors.base import NoTier
 
 router = APIRouter(tags=["memory"])
 
 
 _MAX_PAGE: Final = 1_000_000
 _MAX_OFFSET: Final = 1_000_000_000
-
-
-def runtime_of(request: Request) -> Runtime:
-    """Return the runtime that the app serves."""
-    runtime: Runtime = request.app.state.runtime
-    return runtime
 
 
 @router.get("/memory", responses=responses(401, 403, 422, 503))
@@ -140,9 +135,9 @@ def health(request: Request, caller: Admin) -> HealthReport:
     """Prove that memory works by storing, finding and deleting one; say what fails."""
     runtime = runtime_of(request)
     probe = runtime.probe.run()
-    total, outbox, workers = 0, None, 0
+    coverage, outbox, workers = Coverage(total=0, indexed=0, failed=0), None, 0
     try:
-        total = runtime.store.totals(None).total
+        coverage = coverage_of(runtime)
         state = runtime.outbox.state()
         outbox = OutboxHealth(
             waiting=state.waiting, set_aside=state.set_aside, backlog=runtime.learning.backlog
@@ -156,8 +151,11 @@ def health(request: Request, caller: Admin) -> HealthReport:
         working=probe.working,
         latency_ms=round(probe.latency_ms, 3),
         error=probe.error,
-        coverage=Coverage(total=total, indexed=total, failed=0),
-        tiers=[TierHealth(name="keyword", available=probe.working, reason=probe.reason)],
+        coverage=coverage,
+        tiers=[
+            TierHealth(name="keyword", available=probe.working, reason=probe.reason),
+            _vector_health(runtime),
+        ],
         faults=[_fault(fault) for fault in runtime.health.faults],
         last_errors=[_fault(fault) for fault in runtime.health.recent],
         outbox=outbox,
@@ -221,9 +219,14 @@ def _stats(runtime: Runtime, owner: OwnerId | None) -> Stats:
         by_type=dict(totals.by_type),
         tokens_used=totals.tokens,
         hit_rate=round(runtime.traces.hit_rate(owner).share, 4),
-        # No embedding cache runs yet, so there is nothing to count.
-        cache_stats=CacheStats(hits=0, misses=0, size=0),
+        cache_stats=cache_stats_of(runtime),
     )
+
+
+def _vector_health(runtime: Runtime) -> TierHealth:
+    tier = runtime.engine.semantic.tier()
+    reason = tier.reason if isinstance(tier, NoTier) else None
+    return TierHealth(name="vector", available=not isinstance(tier, NoTier), reason=reason)
 
 
 def _fault(fault: Fault) -> HealthFault:

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Body, Query, Request
 from pydantic import JsonValue
 
 from omniroute_litellm.api.auth import Admin
+from omniroute_litellm.api.engine import runtime_of
 from omniroute_litellm.api.errors import responses
-from omniroute_litellm.api.memory import runtime_of
 from omniroute_litellm.api.schemas import SettingState
 from omniroute_litellm.settings import FIELDS, Origin, ResolvedSettings, Settings, public_name
 

@@ -57,8 +57,8 @@ UPDATE vector_work SET worker = NULL, due_at = '', attempts = max(attempts - 1, 
 WHERE worker = :worker
 """
 _COUNTS: Final = """
-SELECT count(*), coalesce(sum(attempts >= :max_attempts), 0) FROM vector_work
-WHERE table_number = :number
+SELECT count(*), coalesce(sum(w.attempts >= :max_attempts), 0)
+FROM vector_work AS w JOIN memories AS m ON m.pk = w.pk WHERE w.table_number = :number
 """
 _FAILED: Final = """
 SELECT m.id, w.attempts, w.last_error FROM vector_work AS w JOIN memories AS m ON m.pk = w.pk
