@@ -180,6 +180,9 @@ class SqliteVecIndex:
             first = owner.number << 32
             self._missed([first + number for number in lost])
         similarities = np.clip(rows @ vector, 0.0, 1.0)
+        # Rows that another thread appended meanwhile are not part of this answer.
+        places = {n: at for n in also if (at := held.position.get(n, len(rows))) < len(rows)}
+        near = {n: float(similarities[at]) for n, at in places.items()}
         is_open = _open(census, waiting, numbers, documents=owner.documents)
         if not is_open.all():
             numbers, similarities = numbers[is_open], similarities[is_open]
@@ -189,10 +192,9 @@ class SqliteVecIndex:
             else _best(numbers, similarities, limit)
         )
         best = [(int(numbers[at]), float(similarities[at])) for at in order]
-        place = held.position
         return _Compared(
             best=best,
-            also={n: max(0.0, float(rows[at] @ vector)) for n, at in place.items()},
+            also=near,
             total=float(similarities.sum()),
             count=len(numbers),
             expected=census.readable - len(census.open_of(sorted(waiting))),
