@@ -34,6 +34,12 @@ from omniroute_litellm.wire.base import Body, WireFormat
 READ: Final = "memory.retrieval"
 CAPTURE: Final = "memory.capture"
 SETTINGS: Final = "memory.settings"
+OUTBOX: Final = "memory.outbox"
+TRACES: Final = "memory.traces"
+LEDGER: Final = "memory.ledger"
+HEARTBEAT: Final = "memory.heartbeat"
+WRITES: Final = (CAPTURE, OUTBOX, TRACES, LEDGER, HEARTBEAT)
+"""What one thread writes in turn: while one of them fails, the others wait and fail after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +105,10 @@ class Recall:
         if gate is not None:
             state.fail(*gate)
             state.owner = None
-        elif state.mode.may_write and (fault := self._health.fault(CAPTURE)):
-            state.fail(Outcome.ERROR, fault.reason)
+        elif state.mode.may_write:
+            faults = filter(None, map(self._health.fault, WRITES))
+            if fault := next(faults, None):
+                state.fail(Outcome.ERROR, fault.reason)
         return state
 
     async def place(

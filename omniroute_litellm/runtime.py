@@ -26,7 +26,7 @@ from omniroute_litellm.model_calls import ModelCalls
 from omniroute_litellm.outbox import Outbox
 from omniroute_litellm.paths import DATABASE_NAME, data_directory
 from omniroute_litellm.probe import StoreProbe
-from omniroute_litellm.recall import SETTINGS, Patience, Recall
+from omniroute_litellm.recall import HEARTBEAT, LEDGER, OUTBOX, SETTINGS, TRACES, Patience, Recall
 from omniroute_litellm.receipt import Outcome, Receipt
 from omniroute_litellm.refusals import Refusals
 from omniroute_litellm.replay import Replay
@@ -59,12 +59,9 @@ _READERS: Final = 2
 _WAITERS: Final = 32
 """Retrievals that may wait for a remote model at once."""
 INDEX: Final = "memory.index"
-TRACES: Final = "memory.traces"
-LEDGER: Final = "memory.ledger"
 REFUSALS: Final = "memory.refusals"
-HEARTBEAT: Final = "memory.heartbeat"
-OUTBOX: Final = "memory.outbox"
 PURGE: Final = "memory.purge"
+QUEUE: Final = "memory.queue"
 
 
 class Runtime:
@@ -294,9 +291,9 @@ class Runtime:
             await self._attempt(SETTINGS, self.settings.refresh, reads=True)
             await self._attempt(REFUSALS, self.refusals.refresh, reads=True)
             await self._attempt(INDEX, self.engine.semantic.refresh, reads=True)
-            if tick % HEARTBEAT_EVERY == 0:
+            if tick % HEARTBEAT_EVERY == 0 or self.health.fault(HEARTBEAT):
                 await self._attempt(HEARTBEAT, self.workers.beat)
-                await self._attempt(OUTBOX, self._show_queue, reads=True)
+                await self._attempt(QUEUE, self._show_queue, reads=True)
             if self.learning.backlog:
                 await self.run_write(self.learning.flush)
             await self._attempt(TRACES, self.traces.flush)
