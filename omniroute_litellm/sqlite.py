@@ -94,7 +94,10 @@ class Database:
     @contextmanager
     def writing(self) -> Generator[Connection]:
         """Lend the writer inside ``BEGIN IMMEDIATE``: commit at the end, roll back on an error."""
+        # Threads of this process and other processes are waited for five seconds together.
+        ends = time.monotonic() + WRITE_TIMEOUT_S
         with self._reopened_after_damage(), self._exclusive() as connection:
+            connection.set_busy_timeout(max(1, int((ends - time.monotonic()) * 1000)))
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection

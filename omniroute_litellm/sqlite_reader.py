@@ -16,6 +16,7 @@ from omniroute_litellm.ranking import TermMatch, best_matches, bm25, term_weight
 from omniroute_litellm.sqlite import Connection, Database, Row, Value, quoted, tokenizer
 from omniroute_litellm.sqlite_rows import COLUMNS, JOINED, JSON_COLUMNS, memory_of, memory_of_json
 from omniroute_litellm.store import Alive, KeywordHit
+from omniroute_litellm.trigrams import holding_alike, pieces_of
 from omniroute_litellm.types import Memory, MemoryId, Scope, from_iso, to_iso
 
 T = TypeVar("T")
@@ -28,6 +29,11 @@ MATCH_DEPTH: Final = 100
 
 MAX_HOLDING: Final = 10_000
 """So many memories that hold one term are looked at, the newest; how many there are is counted."""
+TRIGRAMS_UP_TO: Final = 10_000
+"""Owners with more memories are searched by whole words alone."""
+FEW_MATCHES: Final = 5
+MAX_HOLDING_TRIGRAM: Final = 2_000
+"""Three letters that so many memories hold tell nothing."""
 _ALL: Final = -1
 """No limit, in SQLite's words."""
 
@@ -76,7 +82,7 @@ FROM (
 # than keys: half of the text that is to be read.
 _HOLDING: Final = """
 (SELECT json_group_array(rowid - :first) FROM (
-    SELECT rowid FROM memory_fts WHERE memory_fts MATCH :term{0} AND rowid BETWEEN :first AND :last
+    SELECT rowid FROM {1} WHERE {1} MATCH :term{0} AND rowid BETWEEN :first AND :last
     ORDER BY rowid DESC LIMIT :most
 ))
 """
@@ -177,6 +183,10 @@ class SqliteMemoryReader:
                 _readable_holding(owner, census, terms)
                 for owner, census in zip(owners, censuses, strict=True)
             ]
+            if not query.isascii() or _is_few(holding):
+                pieces = pieces_of(terms)
+                for owner, census, held in zip(owners, censuses, holding, strict=True):
+                    held += _alike(owner, census, pieces)
             counts = [sum(held.count for held in each) for each in zip(*holding, strict=True)]
             documents = sum(census.readable for census in censuses)
             weights = term_weights(counts, documents=documents, enough=MATCH_DEPTH)
@@ -189,7 +199,7 @@ class SqliteMemoryReader:
                 memories |= found
                 for pk, memory in found.items():
                     matches[pk] = TermMatch(*best[pk], len(memory.content))
-        scores = bm25(matches, terms=len(terms))
+        scores = bm25(matches, terms=max(map(len, holding)))
         # Newest first among equals: keys grow with time inside of an owner.
         order = sorted(scores, key=lambda pk: (-scores[pk].score, -pk))[:limit]
         return [KeywordHit(memories[pk], scores[pk].score, scores[pk].coverage) for pk in order]
@@ -302,11 +312,13 @@ def query_terms(words: Sequence[str]) -> list[str]:
     return list(unique)[-MAX_QUERY_TERMS:]
 
 
-def _holding(owner: OwnerView, terms: Sequence[str], *, most: int) -> list[list[int]]:
+def _holding(
+    owner: OwnerView, terms: Sequence[str], *, most: int, index: str = "memory_fts"
+) -> list[list[int]]:
     """Return the sequence numbers of the memories that hold each term, the newest first."""
     named: dict[str, Value] = {f"term{at}": quoted(term) for at, term in enumerate(terms)}
     values = {**owner.values, **named, "most": most}
-    row = _row(owner.connection, _searching(len(terms)), values)
+    row = _row(owner.connection, _searching(len(terms), index), values)
     return [json.loads(str(numbers)) for numbers in row]
 
 
@@ -327,6 +339,31 @@ def _readable_holding(owner: OwnerView, census: Census, terms: Sequence[str]) ->
         every = _holding(owner, [term], most=_ALL)[0] if is_cut else numbers
         readable = census.open_of(every)
         found.append(_Held(readable[:MAX_HOLDING], len(readable)))
+    return found
+
+
+def _is_few(holding: Sequence[Sequence[_Held]]) -> bool:
+    numbers = (set(held.numbers) for each in holding for held in each)
+    return len(set[int]().union(*numbers)) < FEW_MATCHES
+
+
+def _alike(owner: OwnerView, census: Census, pieces: Sequence[Sequence[str]]) -> list[_Held]:
+    """Return the memories that hold a word nearly like each one that is given as trigrams."""
+    if owner.documents > TRIGRAMS_UP_TO or not pieces:
+        return [_Held((), 0) for _ in pieces]
+    trigrams = list(dict.fromkeys(each for piece in pieces for each in piece))
+    held = dict(
+        zip(
+            trigrams,
+            _holding(owner, trigrams, most=MAX_HOLDING_TRIGRAM, index="memory_trigrams"),
+            strict=True,
+        )
+    )
+    found: list[_Held] = []
+    for piece in pieces:
+        telling = [held[each] for each in piece if len(held[each]) < MAX_HOLDING_TRIGRAM]
+        numbers = census.open_of(holding_alike(telling) if telling else [])
+        found.append(_Held(numbers, len(numbers)))
     return found
 
 
@@ -361,8 +398,8 @@ def census_of(owner: OwnerView, scope: Scope, alive: Alive) -> Census:
 
 
 @functools.cache
-def _searching(terms: int) -> str:
-    return "SELECT " + ", ".join(_HOLDING.format(at) for at in range(terms))
+def _searching(terms: int, index: str) -> str:
+    return "SELECT " + ", ".join(_HOLDING.format(at, index) for at in range(terms))
 
 
 def _bounds(scope: Scope, alive: Alive) -> dict[str, Value]:
