@@ -5,7 +5,7 @@ CONFIG ?= config.example.yaml
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo run test nightly agents oldest bench-overhead bench-prefix clean
+.PHONY: demo run test nightly agents oldest bench-overhead bench-prefix bench-retrieval clean
 
 # A real LiteLLM proxy with memory, a short conversation, and a link to the console.
 # ONCE=1 ends after the conversation.
@@ -42,6 +42,11 @@ bench-overhead: $(DEV_STAMP)
 # How much of a prompt stays cached, by where memory stands. Prints figures, asserts nothing.
 bench-prefix: $(DEV_STAMP)
 	$(BIN)/python bench/prefix_cache.py
+
+# How well memories are found, on labelled questions: make bench-retrieval DATA="locomo.json facts.json".
+# The formats are told in bench/retrieval_data.py. Prints figures, asserts nothing.
+bench-retrieval: $(DEV_STAMP)
+	$(BIN)/python bench/retrieval.py $(DATA)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

@@ -37,7 +37,6 @@ class Figures:
 
     track: str
     arm: str
-    is_gated: bool
     questions: int
     any_5: float
     any_10: float
@@ -75,7 +74,7 @@ def foreign_questions(track: Track, tracks: Sequence[Track]) -> list[tuple[Colle
     """Return for each collection the questions of the next one, which it cannot answer."""
     others = [each for other in tracks if other is not track for each in other.collections]
     ring = list(track.collections) if len(track.collections) > 1 else [*track.collections, *others]
-    if len(ring) < 2:  # noqa: PLR2004 - one collection alone has nobody to ask it
+    if len(ring) < 2:
         return []
     return [
         (collection, question)
@@ -84,16 +83,14 @@ def foreign_questions(track: Track, tracks: Sequence[Track]) -> list[tuple[Colle
     ]
 
 
-def measure(
-    store: Loaded, arm: Arm, track: Track, tracks: Sequence[Track], *, is_gated: bool
-) -> Figures:
+def measure(store: Loaded, arm: Arm, track: Track, tracks: Sequence[Track]) -> Figures:
     """Ask every question of a track, and those that it cannot answer."""
     rows: list[tuple[float, ...]] = []
     times: list[float] = []
     for collection in track.collections:
         labels = store.labels[collection.name]
         for question in collection.questions:
-            trace = store.ask(collection, question.text, arm, is_gated=is_gated)
+            trace = store.ask(collection, question.text, arm)
             order = [labels[memory.id] for memory in trace.injected]
             times.append(trace.ms)
             five, ten = (recall(order[:k], question.answers) for k in (5, 10))
@@ -104,14 +101,13 @@ def measure(
             rank = reciprocal_rank(order, question.answers)
             rows.append((five > 0, ten > 0, five, ten, rank, *budgets))
     foreign = [
-        bool(store.ask(collection, question.text, arm, is_gated=is_gated).injected)
+        bool(store.ask(collection, question.text, arm).injected)
         for collection, question in foreign_questions(track, tracks)
     ]
     means = [100 * statistics.fmean(column) for column in zip(*rows, strict=True)]
     return Figures(
         track=track.name,
         arm=arm.name,
-        is_gated=is_gated,
         questions=len(rows),
         any_5=means[0],
         any_10=means[1],
@@ -126,7 +122,7 @@ def measure(
 
 
 def main() -> None:
-    """Print one line for each track, arm and state of the gate."""
+    """Print one line for each track and arm."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, help="labelled data")
     parser.add_argument("--transformers", action="store_true", help="measure a local model too")
@@ -146,18 +142,17 @@ def main() -> None:
         ):
             for track in tracks:
                 for arm in (arm for arm in arms if arm.source == source):
-                    for is_gated in (False, True):
-                        found = measure(store, arm, track, tracks, is_gated=is_gated)
-                        figures.append(found)
-                        print(_line(found))
+                    found = measure(store, arm, track, tracks)
+                    figures.append(found)
+                    print(_line(found))
     if asked.json:
         rows = [asdict(each) for each in figures]
         asked.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 _HEAD: Final = (
-    f"{'track':16} {'arm':12} {'gate':4} {'n':>4} {'any@5':>6} {'any@10':>6} {'R@5':>6} {'R@10':>6} "
-    f"{'MRR':>6} " + " ".join(f"{f'in {budget}':>7}" for budget in BUDGETS) + "  foreign  p50   p95 ms"
+    f"{'track':16} {'arm':12} {'n':>4} {'any@5':>6} {'any@10':>6} {'R@5':>6} {'R@10':>6} "
+    f"{'MRR':>6} " + " ".join(f"{f'in {budget}':>7}" for budget in BUDGETS) + "  foreign  p50/95 ms"
 )
 
 
@@ -165,8 +160,7 @@ def _line(found: Figures) -> str:
     shares = (found.any_5, found.any_10, found.recall_5, found.recall_10, found.mrr)
     foreign = "-" if found.intrusion is None else f"{found.intrusion:.1f}"
     return (
-        f"{found.track:16} {found.arm:12} {'on' if found.is_gated else 'off':4} "
-        f"{found.questions:4} "
+        f"{found.track:16} {found.arm:12} {found.questions:4} "
         + " ".join(f"{share:6.1f}" for share in shares)
         + " "
         + " ".join(f"{share:7.1f}" for share in found.within.values())

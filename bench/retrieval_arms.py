@@ -1,9 +1,9 @@
 """A store filled with labelled memories, asked through the product's own retrieval."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -49,9 +49,7 @@ class Loaded:
     labels: dict[str, dict[MemoryId, str]]
     retriever: Retriever
 
-    def ask(
-        self, collection: Collection, query: str, arm: Arm, *, is_gated: bool
-    ) -> RetrievalTrace:
+    def ask(self, collection: Collection, query: str, arm: Arm) -> RetrievalTrace:
         """Search a collection; the profile set, which is no answer to a query, is left out."""
         request = RetrievalRequest(
             scope=Scope((owner_of(collection),)),
@@ -62,7 +60,7 @@ class Loaded:
             retention=timedelta(days=3_650),
             fusion=arm.fusion,
         )
-        return self.retriever.retrieve(replace(request, is_gated=is_gated))
+        return self.retriever.retrieve(request)
 
 
 def owner_of(collection: Collection) -> OwnerId:
@@ -71,7 +69,7 @@ def owner_of(collection: Collection) -> OwnerId:
 
 
 @contextmanager
-def loaded(folder: Path, tracks: Sequence[Track], source: str | None) -> Iterator[Loaded]:
+def loaded(folder: Path, tracks: Sequence[Track], source: str | None) -> Generator[Loaded]:
     """Store every collection as an owner of its own and wait until each memory has its vector.
 
     ``source`` is an embedding source of the settings, None for words alone.

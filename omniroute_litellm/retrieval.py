@@ -73,7 +73,6 @@ class RetrievalRequest:
     retention: timedelta
     carried: frozenset[MemoryId] = frozenset()
     fusion: Fusion = "score"
-    is_gated: bool = True
 
 
 class Retriever:

@@ -1,6 +1,5 @@
 """The reads of one retrieval in SQLite: every one bounded to its scope inside the query."""
 
-import functools
 import json
 import threading
 from collections.abc import Generator, Mapping, Sequence
@@ -13,10 +12,10 @@ from omniroute_litellm import stopwords
 from omniroute_litellm.census import MAX_HELD, Census, closed_at
 from omniroute_litellm.memory_cache import Listed, MemoryCache, OwnerCache
 from omniroute_litellm.ranking import TermMatch, best_matches, bm25, term_weights
-from omniroute_litellm.sqlite import Connection, Database, Row, Value, quoted, tokenizer
+from omniroute_litellm.sqlite import Connection, Database, Row, Value, tokenizer
 from omniroute_litellm.sqlite_rows import COLUMNS, JOINED, JSON_COLUMNS, memory_of, memory_of_json
+from omniroute_litellm.sqlite_terms import OwnerTerms, all_holding
 from omniroute_litellm.store import Alive, KeywordHit
-from omniroute_litellm.trigrams import holding_alike, pieces_of
 from omniroute_litellm.types import Memory, MemoryId, Scope, from_iso, to_iso
 
 T = TypeVar("T")
@@ -26,16 +25,6 @@ MAX_QUERY_TERMS: Final = 32
 
 MATCH_DEPTH: Final = 100
 """So many matches are looked at closely: the best by weight of their terms, newest first."""
-
-MAX_HOLDING: Final = 10_000
-"""So many memories that hold one term are looked at, the newest; how many there are is counted."""
-TRIGRAMS_UP_TO: Final = 10_000
-"""Owners with more memories are searched by whole words alone."""
-FEW_MATCHES: Final = 5
-MAX_HOLDING_TRIGRAM: Final = 2_000
-"""Three letters that so many memories hold tell nothing."""
-_ALL: Final = -1
-"""No limit, in SQLite's words."""
 
 FULL_STORE_HOLDS: Final = timedelta(minutes=1)
 """How long a store that was too large for a list counts as such: memories age out of it."""
@@ -78,17 +67,6 @@ FROM (
     FROM memories AS m WHERE m.pk BETWEEN :first + :after + 1 AND :last
 )
 """
-# What there is of one term for one owner is a range of the index. Sequence numbers are shorter
-# than keys: half of the text that is to be read.
-_HOLDING: Final = """
-(SELECT json_group_array(rowid - :first) FROM (
-    SELECT rowid FROM {1} WHERE {1} MATCH :term{0} AND rowid BETWEEN :first AND :last
-    ORDER BY rowid DESC LIMIT :most
-))
-"""
-_COUNT: Final = """
-SELECT count(*) FROM memory_fts WHERE memory_fts MATCH :term AND rowid BETWEEN :first AND :last
-"""
 _BY_ID: Final = f"""
 SELECT {COLUMNS} FROM {JOINED} WHERE m.id = :id AND m.api_key_id = :owner AND {_ALIVE}
 """
@@ -116,14 +94,6 @@ class OwnerView:
     documents: int
     vector_revision: int
     known: OwnerCache
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """The memories of one owner that hold a term: how many, and the newest of them."""
-
-    numbers: Sequence[int]
-    count: int
 
 
 class SqliteMemoryReader:
@@ -179,14 +149,11 @@ class SqliteMemoryReader:
             if not terms:
                 return []
             censuses = [census_of(owner, scope, alive) for owner in owners]
-            holding = [
-                _readable_holding(owner, census, terms)
+            ranges = [
+                OwnerTerms(owner.connection, owner.values, owner.documents, census)
                 for owner, census in zip(owners, censuses, strict=True)
             ]
-            if not query.isascii() or _is_few(holding):
-                pieces = pieces_of(terms)
-                for owner, census, held in zip(owners, censuses, holding, strict=True):
-                    held += _alike(owner, census, pieces)
+            holding = all_holding(ranges, terms, is_ascii=query.isascii())
             counts = [sum(held.count for held in each) for each in zip(*holding, strict=True)]
             documents = sum(census.readable for census in censuses)
             weights = term_weights(counts, documents=documents, enough=MATCH_DEPTH)
@@ -312,65 +279,10 @@ def query_terms(words: Sequence[str]) -> list[str]:
     return list(unique)[-MAX_QUERY_TERMS:]
 
 
-def _holding(
-    owner: OwnerView, terms: Sequence[str], *, most: int, index: str = "memory_fts"
-) -> list[list[int]]:
-    """Return the sequence numbers of the memories that hold each term, the newest first."""
-    named: dict[str, Value] = {f"term{at}": quoted(term) for at, term in enumerate(terms)}
-    values = {**owner.values, **named, "most": most}
-    row = _row(owner.connection, _searching(len(terms), index), values)
-    return [json.loads(str(numbers)) for numbers in row]
-
-
 def _keyed(owner: OwnerView, best: Mapping[int, T]) -> dict[int, T]:
     """Return what is named by sequence number by key instead."""
     first = cast("int", owner.values["first"])
     return {first + number: found for number, found in best.items()}
-
-
-def _readable_holding(owner: OwnerView, census: Census, terms: Sequence[str]) -> list[_Held]:
-    """Return the memories that hold each term and may be read."""
-    found: list[_Held] = []
-    for term, numbers in zip(terms, _holding(owner, terms, most=MAX_HOLDING), strict=True):
-        is_cut = len(numbers) == MAX_HOLDING
-        if is_cut and not census.closed:
-            found.append(_Held(numbers, _count(owner, term)))
-            continue
-        every = _holding(owner, [term], most=_ALL)[0] if is_cut else numbers
-        readable = census.open_of(every)
-        found.append(_Held(readable[:MAX_HOLDING], len(readable)))
-    return found
-
-
-def _is_few(holding: Sequence[Sequence[_Held]]) -> bool:
-    numbers = (set(held.numbers) for each in holding for held in each)
-    return len(set[int]().union(*numbers)) < FEW_MATCHES
-
-
-def _alike(owner: OwnerView, census: Census, pieces: Sequence[Sequence[str]]) -> list[_Held]:
-    """Return the memories that hold a word nearly like each one that is given as trigrams."""
-    if owner.documents > TRIGRAMS_UP_TO or not pieces:
-        return [_Held((), 0) for _ in pieces]
-    trigrams = list(dict.fromkeys(each for piece in pieces for each in piece))
-    held = dict(
-        zip(
-            trigrams,
-            _holding(owner, trigrams, most=MAX_HOLDING_TRIGRAM, index="memory_trigrams"),
-            strict=True,
-        )
-    )
-    found: list[_Held] = []
-    for piece in pieces:
-        telling = [held[each] for each in piece if len(held[each]) < MAX_HOLDING_TRIGRAM]
-        numbers = census.open_of(holding_alike(telling) if telling else [])
-        found.append(_Held(numbers, len(numbers)))
-    return found
-
-
-def _count(owner: OwnerView, term: str) -> int:
-    """Return how many memories of an owner hold a term."""
-    values = {**owner.values, "term": quoted(term)}
-    return cast("int", _row(owner.connection, _COUNT, values)[0])
 
 
 def census_of(owner: OwnerView, scope: Scope, alive: Alive) -> Census:
@@ -395,11 +307,6 @@ def census_of(owner: OwnerView, scope: Scope, alive: Alive) -> Census:
         held.clear()
     held[name] = found
     return found
-
-
-@functools.cache
-def _searching(terms: int, index: str) -> str:
-    return "SELECT " + ", ".join(_HOLDING.format(at, index) for at in range(terms))
 
 
 def _bounds(scope: Scope, alive: Alive) -> dict[str, Value]:

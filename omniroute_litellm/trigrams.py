@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
@@ -11,8 +11,8 @@ LENGTH: Final = 3
 ALIKE: Final = 0.5
 """The share of a word's trigrams that a memory must hold to count as holding the word.
 
-On 60 Polish questions any of 0.4, 0.5 and 0.6 finds the same within three points; a lower share
-holds more of what is spelled alike by chance.
+On 60 Polish questions 0.4 and 0.5 find 41.7 % within ten by scores, 0.6 finds 36.7 %; at 0.4
+questions that a store cannot answer find three times as much in it by words alone.
 """
 MAX_TRIGRAMS: Final = 128
 _UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR")
@@ -26,11 +26,14 @@ def pieces_of(terms: Sequence[str]) -> list[list[str]]:
     found: list[list[str]] = []
     left = MAX_TRIGRAMS
     for term in terms:
-        for piece in _pieces(unicodedata.normalize("NFC", term)):
-            left -= len(piece)
-            if left < 0:
-                return found
-            found.append(piece)
+        text = unicodedata.normalize("NFC", term)
+        windows = [text[at : at + LENGTH] for at in range(len(text) - LENGTH + 1)]
+        unique = list(dict.fromkeys(windows))[: max(left, 0)]
+        left -= len(unique)
+        if unicodedata.name(text[0], "").startswith(_UNSPACED):
+            found += [[each] for each in unique]
+        elif unique:
+            found.append(unique)
     return found
 
 
@@ -39,13 +42,3 @@ def holding_alike(lists: Sequence[Sequence[int]]) -> list[int]:
     enough = max(1, math.ceil(ALIKE * len(lists)))
     counted = Counter(chain.from_iterable(lists))
     return sorted((each for each, count in counted.items() if count >= enough), reverse=True)
-
-
-def _pieces(term: str) -> Iterator[list[str]]:
-    windows = dict.fromkeys(term[at : at + LENGTH] for at in range(len(term) - LENGTH + 1))
-    if not windows:
-        return
-    if unicodedata.name(term[0], "").startswith(_UNSPACED):
-        yield from ([each] for each in windows)
-    else:
-        yield list(windows)

@@ -14,7 +14,18 @@ PACKAGE: Final = "omniroute_litellm"
 
 # From the ground up: a module imports from its own layer and from those below it.
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("", "types", "errors", "text", "tokens", "stopwords", "paths", "variables", "migrations"),
+    (
+        "",
+        "types",
+        "errors",
+        "text",
+        "tokens",
+        "stopwords",
+        "trigrams",
+        "paths",
+        "variables",
+        "migrations",
+    ),
     ("settings", "identity", "injection", "placement", "receipt", "trace", "ranking", "store"),
     ("model_calls", "extraction", "wire", "embedding", "request_state", "conversation"),
     (
@@ -23,6 +34,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
         "census",
         "memory_cache",
         "sqlite_rows",
+        "sqlite_terms",
         "sqlite_reader",
         "sqlite_store",
         "vectors",

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from omniroute_litellm import sqlite_reader
+from omniroute_litellm import sqlite_terms
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.sqlite_reader import MATCH_DEPTH
 from omniroute_litellm.sqlite_store import SqliteMemoryStore
@@ -134,7 +134,7 @@ def test_rare_words_of_the_dead_do_not_hide_a_common_one(shelf: Shelf) -> None:
 
 def test_what_is_cut_off_holds_no_place_open(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a word that too many memories hold, the newest readable ones are looked at."""
-    monkeypatch.setattr(sqlite_reader, "MAX_HOLDING", 10)
+    monkeypatch.setattr(sqlite_terms, "MAX_HOLDING", 10)
     live(shelf)
     bury(shelf, status=MemoryStatus.SUPERSEDED)
     assert [key for key, _ in shelf.ranked("jazz")] == ["b", "a"]
