@@ -10,6 +10,7 @@ from tests.proxy.process import MASTER_KEY, Proxy
 from tests.upstream import Upstream
 
 HEADING: Final = "Memory context:"
+CHAT_PATH: Final = "/v1/chat/completions"
 LEARN_TIMEOUT_S: Final = 20.0
 
 Headers = dict[str, str]
@@ -43,7 +44,7 @@ def send(
     """Send a conversation, read the whole answer, and return the response."""
     body = {"model": model, "messages": messages, "stream": stream, **(extra or {})}
     with proxy.client(key) as client:
-        response = client.post("/v1/chat/completions", json=body, headers=headers or {})
+        response = client.post(CHAT_PATH, json=body, headers=headers or {})
     assert response.status_code == 200, response.text
     return response
 
@@ -93,9 +94,11 @@ def health(proxy: Proxy) -> dict[str, Any]:
 
 
 def last_messages(upstream: Upstream) -> list[dict[str, Any]]:
-    """Return the messages of the newest request that reached the provider."""
-    body = upstream.records()[-1].body
-    messages: list[dict[str, Any]] = body["messages"]
+    """Return the messages of the newest chat completion that reached the provider.
+
+    Embeddings of the indexing worker reach the same provider, at any moment.
+    """
+    messages: list[dict[str, Any]] = upstream.records(CHAT_PATH)[-1].body["messages"]
     return messages
 
 
