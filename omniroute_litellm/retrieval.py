@@ -10,13 +10,12 @@ from omniroute_litellm.candidates import (
     candidate_of,
     cost_of,
     joined,
-    merged,
     ranked,
     within_budget,
 )
 from omniroute_litellm.embedding.base import TextRefusedError
 from omniroute_litellm.errors import BackendUnavailableError, ContractError
-from omniroute_litellm.ranking import RRF_K, fuse_ranks, fuse_scores
+from omniroute_litellm.fusion import Fuser
 from omniroute_litellm.settings import Fusion, Strategy
 from omniroute_litellm.store import Alive, MemoryReader
 from omniroute_litellm.telemetry import span
@@ -25,10 +24,9 @@ from omniroute_litellm.types import Clock, MemoryId, OwnerId, Scope
 from omniroute_litellm.vectors.base import Nearest, NoTier, VectorTier
 
 MAX_NEWEST: Final = 100
-DEPTH: Final = 60
+DEPTH: Final = 100
 """How many matches of words, and how many of meaning, are considered."""
-RRF_DEPTH: Final = 20
-"""How deep each list counts in a fusion by ranks (OmniRoute's MEMORY_VEC_TOP_K)."""
+DEFAULT_FUSER: Final = Fuser()
 RERANK_DEPTH: Final = 40
 """How many memories a rerank model is given."""
 MAX_PROFILE: Final = 200
@@ -85,16 +83,14 @@ class Retriever:
         clock: Clock,
         vectors: Callable[[], VectorTier | NoTier] = NoTier,
         rerank: Callable[[], Rerank | None] = lambda: None,
-        rrf_k: int = RRF_K,
-        rrf_depth: int = RRF_DEPTH,
+        fuser: Fuser = DEFAULT_FUSER,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._reader = reader
         self._clock = clock
         self._vectors = vectors
         self._rerank = rerank
-        self._rrf_k = rrf_k
-        self._rrf_depth = rrf_depth
+        self._fuser = fuser
         self._timer = timer
 
     def retrieve(
@@ -238,7 +234,7 @@ class Retriever:
                 scope=request.scope,
                 alive=alive,
                 limit=DEPTH,
-                also=[entry.memory.id for entry in worded],
+                also=() if request.strategy == "semantic" else [e.memory.id for e in worded],
             )
         except BackendUnavailableError as error:
             steps.append(self._failed("vector", error.reason, started))
@@ -246,49 +242,25 @@ class Retriever:
         except (TextRefusedError, ContractError):
             steps.append(self._failed("vector", "query_refused", started))
             return None
-        if not nearest.hits and nearest.expected:
+        if not nearest.memories and nearest.expected:
             # An empty answer although the owner has vectors is a fault of the index.
             steps.append(self._failed("vector", "vector_empty", started))
             return None
-        steps.append(self._answered("vector", len(nearest.hits), started))
+        steps.append(self._answered("vector", len(nearest.memories), started))
         return nearest
 
     def _fused(
         self, request: RetrievalRequest, worded: list[Candidate], nearest: Nearest | None
     ) -> list[Candidate]:
-        """Combine what the words and what the meaning found; one of them alone stays as it is.
+        """Combine what the words and what the meaning found.
 
         The semantic strategy takes words only where there is no meaning to go by.
         """
         if nearest is None:
             return worded
-        near = [
-            candidate_of(hit.memory, ranks={"vector": rank}, scores={"similarity": hit.similarity})
-            for rank, hit in enumerate(nearest.hits, start=1)
-        ]
-        if request.strategy == "semantic" or not worded:
-            return near
-        by_id: dict[MemoryId, Candidate] = {}
-        for entry in (*worded, *near):
-            by_id[entry.memory.id] = merged(by_id.get(entry.memory.id), entry)
-        words = {entry.memory.id: entry.scores["bm25"] for entry in worded}
-        similarity = {hit.memory.id: hit.similarity for hit in nearest.hits}
-        known = {each: cosine for each, cosine in nearest.also.items() if each in words}
-        fused = fuse_scores(words, {**similarity, **known}, mean=nearest.mean)
-        if request.fusion == "rrf":
-            fused = fuse_ranks(
-                [list(words), list(similarity)],
-                depth=self._rrf_depth,
-                k=self._rrf_k,
-                order=[memory_id for memory_id, _ in fused],
-            )
-        for memory_id, cosine in known.items():
-            entry = by_id[memory_id]
-            by_id[memory_id] = replace(entry, scores={**entry.scores, "similarity": cosine})
-        return [
-            replace(by_id[memory_id], scores={**by_id[memory_id].scores, "fused": score})
-            for memory_id, score in fused
-        ]
+        if request.strategy == "semantic":
+            return self._fuser.fuse([], nearest, request.fusion)
+        return self._fuser.fuse(worded, nearest, request.fusion)
 
     def _reranked(
         self,

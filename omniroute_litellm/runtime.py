@@ -17,6 +17,7 @@ from omniroute_litellm import __version__
 from omniroute_litellm.engine import Engine
 from omniroute_litellm.errors import BackendUnavailableError
 from omniroute_litellm.extraction.extractor import Extractor
+from omniroute_litellm.fusion import Fuser
 from omniroute_litellm.health import Health
 from omniroute_litellm.learning import Learning
 from omniroute_litellm.ledger import Ledger, Placed
@@ -106,8 +107,7 @@ class Runtime:
             clock=clock,
             vectors=self.engine.semantic.tier,
             rerank=self.engine.rerank,
-            rrf_k=variables.rrf_k,
-            rrf_depth=variables.vec_top_k,
+            fuser=Fuser(rrf_k=variables.rrf_k, rrf_depth=variables.vec_top_k),
         )
         self.ledger = Ledger(self.database, clock=clock)
         self.outbox = Outbox(self.database, clock=clock, worker=self.worker_id)

@@ -19,7 +19,7 @@ from omniroute_litellm.sqlite_store import SqliteMemoryStore
 from omniroute_litellm.store import Alive
 from omniroute_litellm.trace import RetrievalTrace
 from omniroute_litellm.types import Clock, Memory, MemoryId, OwnerId, Scope
-from omniroute_litellm.vectors.base import Nearest, Vector, VectorHit
+from omniroute_litellm.vectors.base import Nearest, Vector
 
 
 class FakeClock:
@@ -92,11 +92,14 @@ class ListIndex:
             for memory_id, (memory, row) in self._rows.items()
             if memory.owner in scope.owners and alive.has(memory, scope.session)
         }
-        hits = [VectorHit(memory, cosine) for memory, cosine in near.values() if cosine > 0]
+        hits = {each: cosine for each, (_, cosine) in near.items() if cosine > 0}
+        best = [] if self._is_mute else sorted(hits, key=lambda each: -hits[each])[:limit]
+        cosines = {each: near[each][1] for each in dict.fromkeys([*best, *also]) if each in near}
         every = [cosine for _, cosine in near.values()]
         return Nearest(
-            [] if self._is_mute else sorted(hits, key=lambda hit: -hit.similarity)[:limit],
-            {each: near[each][1] for each in also if each in near},
+            [near[each][0] for each in best],
+            cosines,
+            np.array([self._rows[each][1] for each in cosines]).reshape(-1, len(vector)),
             sum(every) / len(every) if every else 0.0,
             len(every) if self._is_mute else len(hits),
         )

@@ -50,6 +50,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     (
         "candidates",
+        "fusion",
         "retrieval",
         "replay",
         "lookup",

@@ -25,6 +25,7 @@ from omniroute_litellm.vectors.work import WorkCounts
 from tests.embedding.models import FakeCalls
 from tests.fakes import FakeClock, FakeTimer
 from tests.unit.fakes import alive_at, draft, put, scope_of
+from tests.vectors.building import near
 
 TOPICS: Final = ("tea", "jazz", "code")
 
@@ -95,7 +96,7 @@ class Process:
         nearest = tier.index.search(
             tier.embedder.embed(text), scope=scope_of(), alive=alive_at(self.clock()), limit=10
         )
-        return [hit.memory.key for hit in nearest.hits if hit.similarity > 0.01]
+        return near(nearest)
 
     @property
     def reason(self) -> str | None:

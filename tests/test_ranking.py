@@ -6,12 +6,14 @@ from hypothesis import strategies as st
 from omniroute_litellm.injection import render_block, render_line
 from omniroute_litellm.ranking import (
     COMMON_SHARE,
+    ENOUGH_COVERED,
     MANY_DOCUMENTS,
     best_matches,
     fit_budget,
     fuse_ranks,
     fuse_scores,
     term_weights,
+    words_share,
 )
 from omniroute_litellm.text import one_line
 from tests.fakes import bm25_of
@@ -132,6 +134,19 @@ def test_scores_fuse_to_a_union_in_order(
     scores = [score for _, score in fused]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 + 1e-9 for score in scores)
+
+
+@given(SCORES, COSINES, st.floats(0, 1), st.floats(0, 1))
+def test_a_poor_match_of_words_leaves_more_to_the_meaning(
+    words: dict[int, float], near: dict[int, float], mean: float, match: float
+) -> None:
+    """Up to two fifths of the query the words count for less, down to nothing, never for more."""
+    assert words_share(0) == 0
+    assert words_share(match) <= words_share(ENOUGH_COVERED) == words_share(1) == 0.5
+    fused = dict(fuse_scores(words, near, mean=mean, match=match))
+    for item in words.keys() - near.keys():
+        assert fused[item] <= words_share(match) + 1e-9
+    assert all(0 <= score <= 1 + 1e-9 for score in fused.values())
 
 
 @given(SCORES, COSINES, st.floats(0, 1), st.data())

@@ -12,6 +12,8 @@ from omniroute_litellm.types import OwnerId
 Matrix = NDArray[np.float32]
 """One row a text, of unit length; a text that says nothing to the model is a row of zeros."""
 
+Row = NDArray[np.float32]
+
 MAX_TEXT_CHARACTERS: Final = 8_000
 """So much of a text is read: the longest memory, and more than any local model looks at."""
 
@@ -64,6 +66,13 @@ class Embedder(Protocol):
 
         Raises EmbedderUnavailableError, TextRefusedError, and ContractError when the model's
         answer is none.
+        """
+        ...
+
+    def embed_query(self, text: str, *, owner: OwnerId | None = None) -> Row:
+        """Return the vector to search with: some models read a question unlike a statement.
+
+        Raises what ``embed`` raises.
         """
         ...
 

@@ -7,10 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Row = NDArray[np.float32]
+from omniroute_litellm.embedding.base import Row
 
 
 @dataclass(frozen=True, slots=True)

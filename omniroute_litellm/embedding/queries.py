@@ -1,7 +1,7 @@
 """The vector of a query: from the cache, else from the model."""
 
-from omniroute_litellm.embedding.base import Embedder, EmbedderUnavailableError
-from omniroute_litellm.embedding.cache import EmbeddingCache, Row, cache_key
+from omniroute_litellm.embedding.base import Embedder, EmbedderUnavailableError, Row
+from omniroute_litellm.embedding.cache import EmbeddingCache, cache_key
 from omniroute_litellm.types import OwnerId
 
 
@@ -28,7 +28,7 @@ class CachedQueries:
         known = self._cache.get(key)
         if known is not None:
             return known
-        row = self._embedder.embed([text], owner=owner)[0]
+        row = self._embedder.embed_query(text, owner=owner)
         if len(row) != self._dimension:
             message = f"the model answers in {len(row)} numbers, the index holds {self._dimension}"
             hint = "the index is built anew by itself; a reindex with force does it at once"

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from omniroute_litellm.embedding.base import MAX_TEXT_CHARACTERS, Matrix, checked
+from omniroute_litellm.embedding.base import MAX_TEXT_CHARACTERS, Matrix, Row, checked
 from omniroute_litellm.model_calls import ModelCalls
 from omniroute_litellm.types import OwnerId
 
@@ -37,3 +37,7 @@ class RemoteEmbedder:
             rows = self._calls.embed(self.model, batch, owner=owner, timeout_s=timeout_s)
             found.append(checked(rows, count=len(batch)))
         return np.concatenate(found)
+
+    def embed_query(self, text: str, *, owner: OwnerId | None = None) -> Row:
+        """Return the row of one text: providers are not told what it is for."""
+        return self.embed([text], owner=owner)[0]

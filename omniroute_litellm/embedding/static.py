@@ -1,6 +1,7 @@
 """Vectors by look-up: the mean of a text's token rows. The bundled model needs nothing else."""
 
 import json
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,20 @@ from omniroute_litellm.embedding.base import (
     MAX_TEXT_CHARACTERS,
     EmbedderUnavailableError,
     Matrix,
+    Row,
     unit_rows,
 )
+from omniroute_litellm.stopwords import ENGLISH
 from omniroute_litellm.types import OwnerId
 
 BUNDLED: Final = "static256"
 MAX_TOKENS: Final = 512
+TELLING_SHARE: Final = 0.6
+"""How much the words of a question count once more that say what it is about.
+
+On three LoCoMo conversations (495 questions) 0.5 to 0.7 find the same within half a percent.
+"""
+_WORD: Final = re.compile(r"[^\W_]+")
 _TYPES: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "<i1"}
 
 
@@ -66,6 +75,16 @@ class StaticEmbedder:
             if known:
                 rows[at] = _mean(table, np.asarray(known, dtype=np.int64))
         return unit_rows(rows)
+
+    def embed_query(self, text: str, *, owner: OwnerId | None = None) -> Row:
+        """Return the row of a question, in which the words that only ask count for less."""
+        whole = text[:MAX_TEXT_CHARACTERS]
+        words = _WORD.findall(whole)
+        telling = [word for word in words if word.lower() not in ENGLISH]
+        if not telling or len(telling) == len(words):
+            return self.embed([whole])[0]
+        asked, told = self.embed([whole, " ".join(telling)])
+        return unit_rows(((1 - TELLING_SHARE) * asked + TELLING_SHARE * told)[None, :])[0]
 
     def _loaded(self) -> _Table:
         if self._table is None:

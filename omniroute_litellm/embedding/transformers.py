@@ -10,6 +10,7 @@ from omniroute_litellm.embedding.base import (
     MAX_TEXT_CHARACTERS,
     EmbedderUnavailableError,
     Matrix,
+    Row,
     checked,
 )
 from omniroute_litellm.types import OwnerId
@@ -48,6 +49,17 @@ class TransformersEmbedder:
 
     def embed(self, texts: Sequence[str], *, owner: OwnerId | None = None) -> Matrix:
         """Return one row a text."""
+        cut = [text[:MAX_TEXT_CHARACTERS] or "-" for text in texts]
+        found: Iterable[Any] = self._model().embed(cut, batch_size=self.batch_size)
+        return checked(list(found), count=len(texts))
+
+    def embed_query(self, text: str, *, owner: OwnerId | None = None) -> Row:
+        """Return the row of a question, marked as one where the model wants that."""
+        found: Iterable[Any] = self._model().query_embed(text[:MAX_TEXT_CHARACTERS] or "-")
+        return checked(list(found), count=1)[0]
+
+    def _model(self) -> Any:
+        """Return the model once it is loaded; raise EmbedderUnavailableError until then."""
         self._begin_loading()
         if self._fault is not None:
             raise self._fault
@@ -57,9 +69,7 @@ class TransformersEmbedder:
             raise EmbedderUnavailableError(
                 message, reason="model_loading", hint=hint, is_passing=True
             )
-        cut = [text[:MAX_TEXT_CHARACTERS] or "-" for text in texts]
-        found: Iterable[Any] = self._loaded.embed(cut, batch_size=self.batch_size)
-        return checked(list(found), count=len(texts))
+        return self._loaded
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the model to be loaded; tell whether it answers now."""

@@ -14,26 +14,25 @@ Vector = NDArray[np.float32]
 """One vector of unit length."""
 
 
-@dataclass(frozen=True, slots=True)
-class VectorHit:
-    """A memory that an index found; ``similarity`` is the cosine in [0, 1], higher is nearer."""
-
-    memory: Memory
-    similarity: float
+Rows = NDArray[np.float32]
+"""Vectors of unit length, one a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
     """What one search found.
 
-    ``hits`` are the nearest memories, nearest first. ``also`` holds the similarity of memories
-    that were asked about by name, as far as they have a vector. ``mean`` is the mean similarity
-    over the scope, what a memory has by chance. ``expected`` is how many memories the search
-    should have compared: with no hit among some, the index is broken.
+    ``memories`` are the nearest, nearest first. ``cosines`` holds theirs and those of memories
+    that were asked about by name, as far as they have a vector, and ``rows`` the vectors of them
+    all in the same order. Cosines and rows are taken from the centre of the owner's memories (see
+    ``omniroute_litellm.vectors.centre``). ``mean`` is the mean cosine over the scope, nothing
+    counted for less than nothing: what a memory has by chance. ``expected`` is how many memories
+    the search should have compared: with none found among some, the index is broken.
     """
 
-    hits: Sequence[VectorHit]
-    also: Mapping[MemoryId, float]
+    memories: Sequence[Memory]
+    cosines: Mapping[MemoryId, float]
+    rows: Rows
     mean: float
     expected: int
 
@@ -73,7 +72,7 @@ class QueryEmbedder(Protocol):
         ...
 
     def embed(self, text: str, *, owner: OwnerId | None = None) -> Vector:
-        """Embed one text; raise BackendUnavailableError when no model can answer now."""
+        """Embed one query; raise BackendUnavailableError when no model can answer now."""
         ...
 
 

@@ -3,13 +3,16 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from omniroute_litellm.vectors.base import Rows, Vector
+from omniroute_litellm.vectors.centre import Centre, centre_of, told
+
 Number = TypeVar("Number", bound=np.generic)
-Rows = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 Read = Callable[[Sequence[int]], tuple[Sequence[int], Rows]]
 """Reads the vectors of some sequence numbers: those that have one, and their rows."""
@@ -17,6 +20,21 @@ Read = Callable[[Sequence[int]], tuple[Sequence[int], Rows]]
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Of all matrices of a process: 65,000 vectors of the bundled model."""
 _FIRST_ROOM: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An owner's rows by sequence number, and how far each is from their centre."""
+
+    numbers: Numbers
+    rows: Rows
+    centre: Centre
+    distances: Vector
+
+    def cosines(self, query: Vector) -> Vector:
+        """Return how near each row is to a query, both seen from the centre."""
+        seen = self.centre.seen(query[None, :])[0]
+        return told((self.rows @ seen - float(self.centre.point @ seen)) / self.distances)
 
 
 class OwnerVectors:
@@ -32,6 +50,8 @@ class OwnerVectors:
         self._lock = threading.Lock()
         self._numbers = np.zeros(_FIRST_ROOM, dtype=np.int64)
         self._rows = np.zeros((_FIRST_ROOM, dimension), dtype=np.float32)
+        self._sum = np.zeros(dimension, dtype=np.float64)
+        self._seen: Held | None = None
         self._upto = 0
         self._late: frozenset[int] = frozenset()
 
@@ -40,12 +60,10 @@ class OwnerVectors:
         """The bytes that the rows take."""
         return self._rows.nbytes
 
-    def upto(
-        self, documents: int, waiting: frozenset[int], read: Read
-    ) -> tuple[Numbers, Rows, list[int]]:
-        """Return numbers and rows of all that were ever stored, but for those that wait.
+    def upto(self, documents: int, waiting: frozenset[int], read: Read) -> tuple[Held, list[int]]:
+        """Return the rows of all that were ever stored, but for those that wait.
 
-        Numbers that ``read`` knew nothing of, though they do not wait, come third: deleted
+        Numbers that ``read`` knew nothing of, though they do not wait, come second: deleted
         memories, or vectors that were lost. They are not asked for again.
         """
         with self._lock:
@@ -59,8 +77,15 @@ class OwnerVectors:
             late = {n for n in self._late | waiting if n not in self.position and n not in missing}
             self._late = frozenset(late.difference(wanted))
             self._upto = max(self._upto, documents)
-            count = len(self.position)
-            return self._numbers[:count], self._rows[:count], missing
+            return self._held(), missing
+
+    def _held(self) -> Held:
+        count = len(self.position)
+        if self._seen is None or len(self._seen.numbers) != count:
+            rows = self._rows[:count]
+            centre = centre_of(self._sum, count)
+            self._seen = Held(self._numbers[:count], rows, centre, centre.distances(rows))
+        return self._seen
 
     def _append(self, numbers: Sequence[int], rows: Rows) -> None:
         start = len(self.position)
@@ -71,6 +96,7 @@ class OwnerVectors:
             self._rows = _grown(self._rows, room)
         self._numbers[start:end] = numbers
         self._rows[start:end] = rows
+        self._sum += rows.sum(axis=0, dtype=np.float64)
         self.position.update(zip(numbers, range(start, end), strict=True))
 
 

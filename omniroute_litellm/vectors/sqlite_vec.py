@@ -14,8 +14,9 @@ from omniroute_litellm.sqlite import Value
 from omniroute_litellm.sqlite_reader import READABLE, OwnerView, SqliteMemoryReader, census_of
 from omniroute_litellm.store import Alive
 from omniroute_litellm.types import Memory, MemoryId, Scope
-from omniroute_litellm.vectors.base import Nearest, Vector, VectorHit
-from omniroute_litellm.vectors.matrices import Matrices, Numbers, Rows
+from omniroute_litellm.vectors.base import Nearest, Rows, Vector
+from omniroute_litellm.vectors.centre import centre_of, told
+from omniroute_litellm.vectors.matrices import Matrices, Numbers
 from omniroute_litellm.vectors.tables import VectorTable
 
 BACKEND: Final = "sqlite-vec"
@@ -25,6 +26,8 @@ SAMPLE: Final = 256
 """So many memories of a large owner are compared to know what is near by chance."""
 _MOST: Final = 4_096
 """The most that vec0 returns of one search."""
+_RESERVE: Final = 100
+"""So many more are fetched: seen from the centre others of them may be the nearest."""
 _SLACK: Final = 64
 
 _IS_THERE: Final = "SELECT 1 FROM vector_tables WHERE number = :number"
@@ -37,8 +40,8 @@ SELECT v.pk - :first, v.embedding FROM json_each(:numbers) AS n
 JOIN {name} AS v ON v.pk = n.value + :first
 """
 _KNN: Final = """
-SELECT json_group_array(json_array(pk - :first, 1 - distance)) FROM (
-    SELECT pk, distance FROM {name}
+SELECT json_group_array(pk - :first) FROM (
+    SELECT pk FROM {name}
     WHERE embedding MATCH {query} AND k = :limit AND owner = :owner_number {only}
 )
 """
@@ -46,21 +49,30 @@ _ONLY: Final = f"""AND pk IN (
     {READABLE}
     AND m.pk NOT IN (SELECT pk FROM vector_work WHERE table_number = :number)
 )"""
-_SIMILARITY: Final = """
-SELECT json_group_array(json_array(n.value, 1 - vec_distance_cosine(v.embedding, {query})))
-FROM json_each(:numbers) AS n JOIN {name} AS v ON v.pk = n.value + :first
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What one owner's vectors say: the best by sequence number, others asked for, a mean."""
+    """What one owner's vectors say: the best by sequence number, and behind them others.
 
-    best: Sequence[tuple[int, float]]
-    also: Mapping[int, float]
+    ``best`` is how many of the numbers are of the best; cosines and rows go with the numbers.
+    """
+
+    numbers: Sequence[int]
+    best: int
+    cosines: Vector
+    rows: Rows
     total: float
     count: int
     expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    cosine: float
+    pk: int
+    memory: Memory
+    row: Vector
 
 
 class SqliteVecIndex:
@@ -106,37 +118,40 @@ class SqliteVecIndex:
         A query that says nothing to the model is near to nothing.
         """
         if not vector.any():
-            return Nearest(hits=[], also={}, mean=0.0, expected=0)
-        hits: list[tuple[float, int, Memory]] = []
-        known: dict[MemoryId, float] = {}
+            return _nothing(self._table.dimension, expected=0)
+        found: list[_Hit] = []
+        others: list[tuple[MemoryId, float, Vector]] = []
         total, count, expected = 0.0, 0, 0
         with self._reader.owner_views(scope, alive) as owners:
             for owner in owners:
                 self._require_table(owner)
-                keys = self._reader.keys_of(owner, also)
                 first = owner.number << 32
-                compared = self._compare(
-                    owner, vector, scope, alive, limit, {pk - first for pk in keys.values()}
-                )
+                keys = {pk - first: each for each, pk in self._reader.keys_of(owner, also).items()}
+                compared = self._compare(owner, vector, scope, alive, limit, set(keys))
                 total += compared.total
                 count += compared.count
                 expected += compared.expected
-                memories = self._reader.memories_of(owner, [first + n for n, _ in compared.best])
-                hits += [
-                    (similarity, first + number, memories[first + number])
-                    for number, similarity in compared.best
-                    if first + number in memories
-                    and alive.has(memories[first + number], scope.session)
-                ]
-                known |= {
-                    memory_id: compared.also[pk - first]
-                    for memory_id, pk in keys.items()
-                    if pk - first in compared.also
-                }
-        hits.sort(key=lambda hit: (-hit[0], -hit[1]))
+                best = compared.numbers[: compared.best]
+                memories = self._reader.memories_of(owner, [first + each for each in best])
+                for at, number in enumerate(compared.numbers):
+                    cosine, row = float(compared.cosines[at]), compared.rows[at]
+                    if at < compared.best:
+                        memory = memories.get(first + number)
+                        if memory is not None and alive.has(memory, scope.session):
+                            found.append(_Hit(cosine, first + number, memory, row))
+                    else:
+                        others.append((keys[number], cosine, row))
+        if not found:
+            return _nothing(self._table.dimension, expected=expected)
+        found.sort(key=lambda hit: (-hit.cosine, -hit.pk))
+        asked = set(also)
+        others += [(hit.memory.id, hit.cosine, hit.row) for hit in found[limit:]]
+        every = [(hit.memory.id, hit.cosine, hit.row) for hit in found[:limit]]
+        every += [each for each in others if each[0] in asked]
         return Nearest(
-            hits=[VectorHit(memory, similarity) for similarity, _, memory in hits[:limit]],
-            also=known,
+            memories=[hit.memory for hit in found[:limit]],
+            cosines={memory_id: cosine for memory_id, cosine, _ in every},
+            rows=np.stack([row for _, _, row in every]),
             mean=total / count if count else 0.0,
             expected=expected,
         )
@@ -152,6 +167,7 @@ class SqliteVecIndex:
     ) -> _Compared:
         census = census_of(owner, scope, alive)
         waiting = self._waiting(owner)
+        also = also - waiting  # a vector of what a memory said before says nothing of it now
         if owner.documents <= self._matrix_up_to:
             return self._by_matrix(owner, census, waiting, vector, limit, also)
         return self._by_vec0(owner, census, waiting, vector, limit, also)
@@ -171,7 +187,7 @@ class SqliteVecIndex:
             revision=owner.vector_revision,
             dimension=self._table.dimension,
         )
-        numbers, rows, missing = held.upto(
+        seen, missing = held.upto(
             owner.documents, waiting, lambda wanted: self._read(owner, wanted)
         )
         self._matrices.trim()
@@ -179,24 +195,20 @@ class SqliteVecIndex:
         if lost:
             first = owner.number << 32
             self._missed([first + number for number in lost])
-        similarities = np.clip(rows @ vector, 0.0, 1.0)
+        cosines = seen.cosines(vector)
+        is_open = _open(census, waiting, seen.numbers, documents=owner.documents)
+        places = np.arange(len(cosines)) if is_open.all() else np.flatnonzero(is_open)
+        best = places[_best(seen.numbers[places], cosines[places], limit)]
         # Rows that another thread appended meanwhile are not part of this answer.
-        places = {n: at for n in also if (at := held.position.get(n, len(rows))) < len(rows)}
-        near = {n: float(similarities[at]) for n, at in places.items()}
-        is_open = _open(census, waiting, numbers, documents=owner.documents)
-        if not is_open.all():
-            numbers, similarities = numbers[is_open], similarities[is_open]
-        order = (
-            np.lexsort((-numbers, -similarities))[:limit]
-            if len(numbers) <= limit
-            else _best(numbers, similarities, limit)
-        )
-        best = [(int(numbers[at]), float(similarities[at])) for at in order]
+        others = {at for n in also if (at := held.position.get(n, len(cosines))) < len(cosines)}
+        chosen = np.array([*best, *sorted(others.difference(best.tolist()))], dtype=np.int64)
         return _Compared(
-            best=best,
-            also=near,
-            total=float(similarities.sum()),
-            count=len(numbers),
+            numbers=seen.numbers[chosen].tolist(),
+            best=len(best),
+            cosines=cosines[chosen],
+            rows=seen.centre.seen(seen.rows[chosen]),
+            total=float(np.maximum(cosines[places], 0.0).sum()),
+            count=len(places),
             expected=census.readable - len(census.open_of(sorted(waiting))),
         )
 
@@ -218,23 +230,33 @@ class SqliteVecIndex:
             "owner_number": owner.number,
             "number": self._table.number,
             "query": vector.tobytes(),
-            "limit": min(limit + len(closed) if is_mostly_open else limit, _MOST),
+            "limit": min(limit + _RESERVE + (len(closed) if is_mostly_open else 0), _MOST),
         }
         sql = _KNN.format(
             name=self._table.name, query=self._query, only="" if is_mostly_open else _ONLY
         )
-        found = cast("list[tuple[int, float]]", _json(owner, sql, values))
+        found = [n for n in cast("list[int]", _json(owner, sql, values)) if n not in closed]
+        # The centre of so many is known well enough from some of them.
         step = max(owner.documents // SAMPLE, 1)
         sample = {n for n in range(1, owner.documents + 1, step) if n not in closed}
-        asked = {**values, "numbers": json.dumps(sorted(sample | also))}
-        sql = _SIMILARITY.format(name=self._table.name, query=self._query)
-        near = dict(cast("list[tuple[int, float]]", _json(owner, sql, asked)))
-        chance = [max(0.0, near[number]) for number in sample if number in near]
+        wanted = {*found, *also, *sample}
+        numbers, rows = self._read(owner, sorted(wanted))
+        is_sample = np.array([n in sample for n in numbers], dtype=bool)
+        centre = centre_of(rows[is_sample].sum(axis=0), int(is_sample.sum()))
+        seen = centre.seen(rows)
+        cosines = told(seen @ centre.seen(vector[None, :])[0])
+        place = {n: at for at, n in enumerate(numbers)}
+        hits = [place[n] for n in found if n in place]
+        best = sorted(hits, key=lambda at: (-cosines[at], -numbers[at]))[:limit]
+        others = {place[n] for n in also if n in place}.difference(best)
+        chosen = np.array([*best, *sorted(others)], dtype=np.int64)
         return _Compared(
-            best=[(n, max(0.0, near_by)) for n, near_by in found if n not in closed][:limit],
-            also={n: max(0.0, near[n]) for n in also if n in near},
-            total=sum(chance),
-            count=len(chance),
+            numbers=np.array(numbers, dtype=np.int64)[chosen].tolist(),
+            best=len(best),
+            cosines=cosines[chosen],
+            rows=seen[chosen],
+            total=float(np.maximum(cosines[is_sample], 0.0).sum()),
+            count=int(is_sample.sum()),
             expected=census.readable - len(census.open_of(sorted(waiting))),
         )
 
@@ -266,6 +288,11 @@ class SqliteVecIndex:
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
             rows /= np.maximum(lengths, 1.0)
         return [number for number, _ in found], rows
+
+
+def _nothing(dimension: int, *, expected: int) -> Nearest:
+    rows = np.zeros((0, dimension), dtype=np.float32)
+    return Nearest(memories=[], cosines={}, rows=rows, mean=0.0, expected=expected)
 
 
 def _open(

@@ -49,6 +49,16 @@ def test_the_end_of_a_very_long_text_does_not_count() -> None:
     np.testing.assert_array_equal(BUNDLED.embed([text + "jazz"]), BUNDLED.embed([text]))
 
 
+def test_a_question_goes_by_what_it_is_about() -> None:
+    """Words that only ask count for less; a text of nothing else, or without any, is as it is."""
+    asked = BUNDLED.embed_query("What is the name of my dog?")
+    whole, told = BUNDLED.embed(["What is the name of my dog?", "name dog"])
+    assert np.linalg.norm(asked) == pytest.approx(1, abs=1e-5)
+    assert float(asked @ told) > float(whole @ told)
+    for text in ("What is it?", "dog kibble", "", "\u200b", "你好吗"):
+        np.testing.assert_array_equal(BUNDLED.embed_query(text), BUNDLED.embed([text])[0])
+
+
 def test_threads_share_one_table() -> None:
     """A model that several threads need at once is loaded once and answers all."""
     embedder = StaticEmbedder()

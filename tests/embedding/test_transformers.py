@@ -80,6 +80,10 @@ class FakeModel:
         """Return a vector a text."""
         return [[1.0] for _ in texts]
 
+    def query_embed(self, text: str, **_: object) -> list[list[float]]:
+        """Return the vector of a question, which is another one."""
+        return [[-1.0]]
+
 
 def test_a_call_never_waits_for_loading(tmp_path: Path) -> None:
     """While the model loads the tier says so; then it answers."""
@@ -91,6 +95,7 @@ def test_a_call_never_waits_for_loading(tmp_path: Path) -> None:
     sign.set()
     assert embedder.wait(WAIT_S)
     np.testing.assert_array_equal(embedder.embed(["tea", ""]), [[1.0], [1.0]])
+    np.testing.assert_array_equal(embedder.embed_query("tea"), [-1.0])
 
 
 def onnx_folder(folder: Path) -> Path:
@@ -123,6 +128,7 @@ def test_a_folder_with_an_onnx_model_answers(tmp_path: Path) -> None:
     embedder = TransformersEmbedder(str(onnx_folder(tmp_path / "m")), cache=tmp_path)
     assert embedder.wait(WAIT_S), embedder.embed(["tea"])
     found = embedder.embed(["tea", "jazz jazz tea tea"])
+    np.testing.assert_array_equal(embedder.embed_query("tea"), found[0])
     np.testing.assert_allclose(found[0], [0, 1, 0, 0, 0], atol=1e-6)
     np.testing.assert_allclose(found[1], [0, 2**-0.5, 0, 2**-0.5, 0], atol=1e-6)
     again = TransformersEmbedder(str(tmp_path / "m"), cache=tmp_path)

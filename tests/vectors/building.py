@@ -113,8 +113,12 @@ class Bench:
 
     def found(self, text: str, *, scope: Scope | None = None, limit: int = 10) -> list[str]:
         """Return the keys of what is near a text at all, nearest first."""
-        hits = self.search(text, scope=scope, limit=limit).hits
-        return [hit.memory.key for hit in hits if hit.similarity > 0.01]
+        return near(self.search(text, scope=scope, limit=limit))
+
+
+def near(nearest: Nearest) -> list[str]:
+    """Return the keys of what is nearer than by chance, nearest first."""
+    return [each.key for each in nearest.memories if nearest.cosines[each.id] > 0.01]
 
 
 def query(text: str) -> Vector:

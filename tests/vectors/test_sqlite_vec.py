@@ -9,14 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omniroute_litellm.embedding.base import unit_rows
 from omniroute_litellm.sqlite import Database
 from omniroute_litellm.store import MemoryChange
 from omniroute_litellm.types import MemoryStatus, OwnerId, Scope, SessionId
 from omniroute_litellm.variables import Quantization
+from omniroute_litellm.vectors.centre import FEW, SHARE
 from omniroute_litellm.vectors.matrices import Matrices, OwnerVectors
 from tests.fakes import FakeClock
 from tests.unit.fakes import ANN, BOB, alive_at, scope_of
-from tests.vectors.building import TOPICS, Bench
+from tests.vectors.building import TOPICS, Bench, query, vectors_of
 
 KINDS: Final[Mapping[str, tuple[int, Quantization]]] = {
     "matrix": (20_000, "none"),
@@ -34,16 +36,20 @@ def bench(request: pytest.FixtureRequest, database: Database, clock: FakeClock) 
 
 
 def test_near_comes_before_far(bench: Bench) -> None:
-    """The nearest memory leads, with its cosine in [0, 1]."""
+    """The nearest memory leads, with its cosine as it is seen from the centre of them all."""
     bench.put("both", "tea and jazz")
     bench.put("tea", "tea")
     bench.put("dog", "dog")
     bench.build()
     nearest = bench.search("tea")
-    assert [hit.memory.key for hit in nearest.hits[:2]] == ["tea", "both"]
-    similarities = [hit.similarity for hit in nearest.hits]
-    assert similarities == pytest.approx([1, 2**-0.5, 0], abs=0.01)
-    assert nearest.mean == pytest.approx(sum(similarities) / 3, abs=0.01)
+    assert [memory.key for memory in nearest.memories] == ["tea", "both", "dog"]
+    rows = vectors_of(["tea", "tea and jazz", "dog"])
+    centre = SHARE * rows.sum(axis=0) / (3 + FEW)
+    seen = unit_rows(rows - centre)
+    cosines = seen @ unit_rows(query("tea")[None, :] - centre)[0]
+    assert list(nearest.cosines.values()) == pytest.approx(cosines.tolist(), abs=0.01)
+    np.testing.assert_allclose(nearest.rows, seen, atol=0.01)
+    assert nearest.mean == pytest.approx(np.maximum(cosines, 0).mean(), abs=0.01)
     assert nearest.expected == 3
 
 
@@ -62,8 +68,11 @@ def test_others_are_compared_by_name(bench: Bench) -> None:
     stranger = bench.put("foreign", "tea", BOB)
     bench.build()
     nearest = bench.search("tea", limit=1, also=[far, stranger])
-    assert [hit.memory.key for hit in nearest.hits] == ["near"]
-    assert nearest.also == {far.id: pytest.approx(10**-0.5, abs=0.01)}
+    assert [memory.key for memory in nearest.memories] == ["near"]
+    assert list(nearest.cosines) == [nearest.memories[0].id, far.id]
+    assert len(nearest.rows) == 2
+    everything = bench.search("tea")
+    assert nearest.cosines == pytest.approx(everything.cosines)
 
 
 def test_nobody_sees_a_foreign_memory(bench: Bench) -> None:
@@ -73,8 +82,8 @@ def test_nobody_sees_a_foreign_memory(bench: Bench) -> None:
         bench.put(f"k{number}", "tea", BOB)
     bench.build()
     nearest = bench.search("tea", limit=5)
-    assert [hit.memory.key for hit in nearest.hits] == ["mine"]
-    assert nearest.mean == pytest.approx(0.5, abs=0.01)
+    assert [memory.key for memory in nearest.memories] == ["mine"]
+    assert list(nearest.cosines.values()) == pytest.approx([nearest.mean])
     assert bench.search("tea", scope=scope_of(OwnerId("nobody"))).expected == 0
 
 
@@ -160,7 +169,7 @@ def test_a_lost_vector_is_noticed(bench: Bench, database: Database) -> None:
         connection.execute(f"DELETE FROM {table.name}")
         connection.execute("UPDATE owners SET vector_revision = vector_revision + 1")
     nearest = bench.search("tea")
-    assert (list(nearest.hits), nearest.expected) == ([], 2)
+    assert (list(nearest.memories), nearest.expected) == ([], 2)
     if bench.missed:
         bench.work.queue(table, bench.missed)
         assert bench.fill(table) == 2
@@ -173,9 +182,9 @@ def test_a_text_that_says_nothing_is_not_in_the_way(bench: Bench) -> None:
         bench.put(f"empty{number}", "?")
     bench.put("tea", "tea")
     bench.build()
-    assert [hit.memory.key for hit in bench.search("tea", limit=1).hits] == ["tea"]
+    assert bench.found("tea", limit=1) == ["tea"]
     nothing = bench.search("?")
-    assert (list(nothing.hits), nothing.expected) == ([], 0)
+    assert (list(nothing.memories), nothing.expected) == ([], 0)
 
 
 def test_recall_does_not_change_with_a_thousand_strangers(bench: Bench) -> None:
@@ -188,8 +197,9 @@ def test_recall_does_not_change_with_a_thousand_strangers(bench: Bench) -> None:
         bench.put("k", "tea and dog", OwnerId(f"stranger{number}"))
     bench.fill(table)
     after = bench.search("tea and dog", limit=7)
-    assert [hit.memory.id for hit in after.hits] == [hit.memory.id for hit in before.hits]
-    assert after == before
+    assert after.memories == before.memories
+    assert (after.cosines, after.mean) == (before.cosines, before.mean)
+    np.testing.assert_array_equal(after.rows, before.rows)
 
 
 @given(
@@ -224,10 +234,9 @@ def test_both_ways_agree(
     scope, alive = scope_of(owner), alive_at(clock())
     one = small.search(asked, scope=scope, alive=alive, limit=limit)
     two = large.search(asked, scope=scope, alive=alive, limit=limit)
-    positive = [(h.memory.key, round(h.similarity, 2)) for h in one.hits if h.similarity > 0.01]
-    assert positive == [
-        (h.memory.key, round(h.similarity, 2)) for h in two.hits if h.similarity > 0.01
-    ]
+    # Which of several equally near ones comes within the limit is the rounding's.
+    assert sorted(one.cosines.values()) == pytest.approx(sorted(two.cosines.values()), abs=0.001)
+    assert one.mean == pytest.approx(two.mean, abs=0.001)
     assert one.expected == two.expected == len(texts)
 
 
@@ -258,7 +267,7 @@ class TestMatrices:
         """Growing does not change what a reader works on."""
         held = OwnerVectors(0, 1)
         rows = np.arange(200, dtype=np.float32).reshape(200, 1)
-        numbers, before, _ = held.upto(3, frozenset(), lambda wanted: (wanted, rows[wanted]))
+        before, _ = held.upto(3, frozenset(), lambda wanted: (wanted, rows[wanted]))
         held.upto(150, frozenset(), lambda wanted: (wanted, rows[wanted]))
-        assert numbers.tolist() == [1, 2, 3]
-        assert before[:, 0].tolist() == [1, 2, 3]
+        assert before.numbers.tolist() == [1, 2, 3]
+        assert before.rows[:, 0].tolist() == [1, 2, 3]
