@@ -79,9 +79,9 @@ def _judged(entry: Candidate, carried: Set[MemoryId]) -> Candidate:
     if not entry.is_injected:
         return entry
     if entry.line == _BLANK:
-        return replace(entry, dropped=Drop.BLANK)
+        return entry.without(Drop.BLANK)
     is_carried = entry.memory.id in carried
-    return replace(entry, dropped=Drop.CARRIED) if is_carried else entry
+    return entry.without(Drop.CARRIED) if is_carried else entry
 
 
 def within_budget(
@@ -93,7 +93,7 @@ def within_budget(
     dropped = [entry for entry in judged if not entry.is_injected]
     fitted = fit_budget([entry.line for entry in wanted], max_tokens=max_tokens)
     kept = [_costing(wanted[line.position], line.tokens) for line in fitted]
-    over = [replace(entry, dropped=Drop.OVER_BUDGET) for entry in wanted[len(fitted) :]]
+    over = [entry.without(Drop.OVER_BUDGET) for entry in wanted[len(fitted) :]]
     return (
         [*kept, *over, *dropped],
         [line.text for line in fitted],

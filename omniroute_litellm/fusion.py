@@ -1,14 +1,13 @@
 """One list of what the words and what the meaning found."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from omniroute_litellm.candidates import candidate_of, merged
+from omniroute_litellm.candidates import candidate_of
 from omniroute_litellm.ranking import RRF_K, fuse_ranks, fuse_scores
 from omniroute_litellm.settings import Fusion
 from omniroute_litellm.trace import Candidate
-from omniroute_litellm.types import MemoryId
 from omniroute_litellm.vectors.base import Nearest
 from omniroute_litellm.vectors.feedback import with_feedback
 
@@ -35,27 +34,31 @@ class Fuser:
         order = fuse_scores(words, nearest.cosines, mean=nearest.mean, match=match)
         moved = with_feedback(nearest, [memory_id for memory_id, _ in order])
         near = sorted(nearest.memories, key=lambda memory: -moved[memory.id])
-        by_id = {entry.memory.id: entry for entry in worded}
-        for rank, memory in enumerate(near, start=1):
-            entry = candidate_of(memory, ranks={"vector": rank}, scores={})
-            by_id[memory.id] = merged(by_id.get(memory.id), entry)
-        for memory_id, again in moved.items():
-            entry = by_id[memory_id]
-            known = {"similarity": max(nearest.cosines[memory_id], 0.0), "feedback": max(again, 0)}
-            by_id[memory_id] = replace(entry, scores={**entry.scores, **known})
-        if not words:
-            return [by_id[memory.id] for memory in near]
-        fused = fuse_scores(words, moved, mean=nearest.mean, match=match)
-        if kind == "rrf":
-            fused = fuse_ranks(
+        if words:
+            order = fuse_scores(words, moved, mean=nearest.mean, match=match)
+        if words and kind == "rrf":
+            order = fuse_ranks(
                 [list(words), [memory.id for memory in near]],
                 depth=self.rrf_depth,
                 k=self.rrf_k,
-                order=[memory_id for memory_id, _ in fused],
+                order=[memory_id for memory_id, _ in order],
             )
-        return [_scored(by_id, memory_id, score) for memory_id, score in fused]
-
-
-def _scored(by_id: dict[MemoryId, Candidate], memory_id: MemoryId, score: float) -> Candidate:
-    entry = by_id[memory_id]
-    return replace(entry, scores={**entry.scores, "fused": score})
+        if not words:
+            order = [(memory.id, moved[memory.id]) for memory in near]
+        by_id = {entry.memory.id: entry for entry in worded}
+        places = {memory.id: (rank, memory) for rank, memory in enumerate(near, start=1)}
+        found: list[Candidate] = []
+        for memory_id, score in order:
+            entry, place = by_id.get(memory_id), places.get(memory_id)
+            ranks = dict(entry.ranks) if entry is not None else {}
+            scores = dict(entry.scores) if entry is not None else {}
+            if place is not None:
+                ranks["vector"] = place[0]
+            if memory_id in moved:
+                scores["similarity"] = max(nearest.cosines[memory_id], 0.0)
+                scores["feedback"] = max(moved[memory_id], 0.0)
+            if words:
+                scores["fused"] = score
+            memory = entry.memory if entry is not None else places[memory_id][1]
+            found.append(candidate_of(memory, ranks=ranks, scores=scores))
+        return found

@@ -190,7 +190,7 @@ class Retriever:
             if room >= 0:
                 kept.append(candidate)
             else:
-                dropped.append(replace(candidate, dropped=Drop.OVER_PROFILE_BUDGET))
+                dropped.append(candidate.without(Drop.OVER_PROFILE_BUDGET))
         return sorted(kept, key=lambda entry: entry.memory.created_at) + dropped
 
     def _worded(

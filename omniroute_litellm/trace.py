@@ -45,6 +45,10 @@ class Candidate:
     dropped: Drop | None = None
     line: str = ""
 
+    def without(self, reason: Drop) -> "Candidate":
+        """Return the candidate as one that is not injected."""
+        return Candidate(self.memory, self.ranks, self.scores, self.tokens, reason, self.line)
+
     @property
     def is_injected(self) -> bool:
         """Whether the candidate is part of the result."""

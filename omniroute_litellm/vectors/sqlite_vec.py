@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, cast
 
 import numpy as np
@@ -67,14 +68,6 @@ class _Compared:
     expected: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Hit:
-    cosine: float
-    pk: int
-    memory: Memory
-    row: Vector
-
-
 class SqliteVecIndex:
     """The index over one table.
 
@@ -119,9 +112,10 @@ class SqliteVecIndex:
         """
         if not vector.any():
             return _nothing(self._table.dimension, expected=0)
-        found: list[_Hit] = []
-        others: list[tuple[MemoryId, float, Vector]] = []
-        total, count, expected = 0.0, 0, 0
+        hits: list[tuple[float, int, int, Memory]] = []
+        others: dict[MemoryId, tuple[float, int]] = {}
+        rows: list[Rows] = []
+        total, count, expected, at = 0.0, 0, 0, 0
         with self._reader.owner_views(scope, alive) as owners:
             for owner in owners:
                 self._require_table(owner)
@@ -131,27 +125,27 @@ class SqliteVecIndex:
                 total += compared.total
                 count += compared.count
                 expected += compared.expected
+                rows.append(compared.rows)
                 best = compared.numbers[: compared.best]
                 memories = self._reader.memories_of(owner, [first + each for each in best])
-                for at, number in enumerate(compared.numbers):
-                    cosine, row = float(compared.cosines[at]), compared.rows[at]
-                    if at < compared.best:
-                        memory = memories.get(first + number)
-                        if memory is not None and alive.has(memory, scope.session):
-                            found.append(_Hit(cosine, first + number, memory, row))
-                    else:
-                        others.append((keys[number], cosine, row))
-        if not found:
+                cosines = compared.cosines.tolist()
+                for place, number in enumerate(compared.numbers):
+                    memory = memories.get(first + number) if place < compared.best else None
+                    if memory is not None and alive.has(memory, scope.session):
+                        hits.append((-cosines[place], -first - number, at + place, memory))
+                    if number in keys:
+                        others[keys[number]] = (cosines[place], at + place)
+                at += len(compared.numbers)
+        if not hits:
             return _nothing(self._table.dimension, expected=expected)
-        found.sort(key=lambda hit: (-hit.cosine, -hit.pk))
-        asked = set(also)
-        others += [(hit.memory.id, hit.cosine, hit.row) for hit in found[limit:]]
-        every = [(hit.memory.id, hit.cosine, hit.row) for hit in found[:limit]]
-        every += [each for each in others if each[0] in asked]
+        hits = sorted(hits, key=itemgetter(0, 1))[:limit]
+        every = {memory.id: (-negative, place) for negative, _, place, memory in hits}
+        every.update(others)
+        chosen = [place for _, place in every.values()]
         return Nearest(
-            memories=[hit.memory for hit in found[:limit]],
-            cosines={memory_id: cosine for memory_id, cosine, _ in every},
-            rows=np.stack([row for _, _, row in every]),
+            memories=[memory for *_, memory in hits],
+            cosines={memory_id: cosine for memory_id, (cosine, _) in every.items()},
+            rows=np.concatenate(rows)[chosen],
             mean=total / count if count else 0.0,
             expected=expected,
         )
