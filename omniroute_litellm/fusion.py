@@ -8,6 +8,7 @@ from omniroute_litellm.candidates import candidate_of
 from omniroute_litellm.ranking import RRF_K, fuse_ranks, fuse_scores
 from omniroute_litellm.settings import Fusion
 from omniroute_litellm.trace import Candidate
+from omniroute_litellm.types import MemoryId
 from omniroute_litellm.vectors.base import Nearest
 from omniroute_litellm.vectors.feedback import with_feedback
 
@@ -34,31 +35,36 @@ class Fuser:
         order = fuse_scores(words, nearest.cosines, mean=nearest.mean, match=match)
         moved = with_feedback(nearest, [memory_id for memory_id, _ in order])
         near = sorted(nearest.memories, key=lambda memory: -moved[memory.id])
-        if words:
-            order = fuse_scores(words, moved, mean=nearest.mean, match=match)
-        if words and kind == "rrf":
+        scores = {
+            memory_id: {"similarity": max(cosine, 0.0), "feedback": max(moved[memory_id], 0.0)}
+            for memory_id, cosine in nearest.cosines.items()
+        }
+        if not words:
+            return [
+                candidate_of(memory, ranks={"vector": rank}, scores=scores[memory.id])
+                for rank, memory in enumerate(near, start=1)
+            ]
+        order = fuse_scores(words, moved, mean=nearest.mean, match=match)
+        if kind == "rrf":
             order = fuse_ranks(
                 [list(words), [memory.id for memory in near]],
                 depth=self.rrf_depth,
                 k=self.rrf_k,
                 order=[memory_id for memory_id, _ in order],
             )
-        if not words:
-            order = [(memory.id, moved[memory.id]) for memory in near]
-        by_id = {entry.memory.id: entry for entry in worded}
-        places = {memory.id: (rank, memory) for rank, memory in enumerate(near, start=1)}
-        found: list[Candidate] = []
-        for memory_id, score in order:
-            entry, place = by_id.get(memory_id), places.get(memory_id)
-            ranks = dict(entry.ranks) if entry is not None else {}
-            scores = dict(entry.scores) if entry is not None else {}
-            if place is not None:
-                ranks["vector"] = place[0]
-            if memory_id in moved:
-                scores["similarity"] = max(nearest.cosines[memory_id], 0.0)
-                scores["feedback"] = max(moved[memory_id], 0.0)
-            if words:
-                scores["fused"] = score
-            memory = entry.memory if entry is not None else places[memory_id][1]
-            found.append(candidate_of(memory, ranks=ranks, scores=scores))
-        return found
+        memories = {memory.id: memory for memory in near}
+        ranks: dict[MemoryId, dict[str, int]] = {}
+        for entry in worded:
+            memories[entry.memory.id] = entry.memory
+            ranks[entry.memory.id] = dict(entry.ranks)
+            scores[entry.memory.id] = {**entry.scores, **scores.get(entry.memory.id, {})}
+        for rank, memory in enumerate(near, start=1):
+            ranks.setdefault(memory.id, {})["vector"] = rank
+        return [
+            candidate_of(
+                memories[memory_id],
+                ranks=ranks[memory_id],
+                scores={**scores[memory_id], "fused": score},
+            )
+            for memory_id, score in order
+        ]

@@ -15,8 +15,8 @@ BM25_K1: Final = 1.2
 BM25_B: Final = 0.1
 """How much a memory's length counts. Memories are of one sentence, and the longer one says more.
 
-On three LoCoMo conversations (495 questions) 0.75, usual for documents, finds 1.8 % fewer within
-ten by scores.
+On three LoCoMo conversations (495 questions) 0.1 finds 69.4 % within ten by scores, 0.75, usual
+for documents, 67.0 %.
 """
 
 MANY_DOCUMENTS: Final = 2_000

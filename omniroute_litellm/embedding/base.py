@@ -13,6 +13,7 @@ Matrix = NDArray[np.float32]
 """One row a text, of unit length; a text that says nothing to the model is a row of zeros."""
 
 Row = NDArray[np.float32]
+"""One row of a matrix."""
 
 MAX_TEXT_CHARACTERS: Final = 8_000
 """So much of a text is read: the longest memory, and more than any local model looks at."""

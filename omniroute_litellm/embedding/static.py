@@ -28,7 +28,8 @@ MAX_TOKENS: Final = 512
 TELLING_SHARE: Final = 0.6
 """How much the words of a question count once more that say what it is about.
 
-On three LoCoMo conversations (495 questions) 0.5 to 0.7 find the same within half a percent.
+Found within ten by scores at 0.5, 0.6 and 0.7, on the data it was chosen on: 69.1, 69.4 and 69.3 %
+of three LoCoMo conversations (495 questions), 85.1, 87.4 and 87.4 % of 87 short English questions.
 """
 _WORD: Final = re.compile(r"[^\W_]+")
 _TYPES: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "<i1"}

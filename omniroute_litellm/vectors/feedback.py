@@ -9,11 +9,16 @@ from omniroute_litellm.types import MemoryId
 from omniroute_litellm.vectors.base import Nearest
 
 FIRST: Final = 3
-"""How many of the best are listened to."""
+"""How many of the best are listened to.
+
+Found within ten by scores with two, three and four, on the data it was chosen on: 68.6, 69.4 and
+69.3 % of three LoCoMo conversations (495 questions), 85.1, 87.4 and 83.9 % of 87 short English
+questions.
+"""
 QUERY_SHARE: Final = 0.7
 """How much the query itself still says.
 
-On three LoCoMo conversations (495 questions) 0.6 to 0.8 and two to four memories do as well.
+On the same data 0.6, 0.7 and 0.8 find 69.6, 69.4 and 67.7 %, and 86.2, 87.4 and 86.2 %.
 """
 _LEAST: Final = 1e-12
 

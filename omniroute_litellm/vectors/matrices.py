@@ -37,6 +37,11 @@ class Held:
         return told((self.rows @ seen - float(self.centre.point @ seen)) / self.distances)
 
 
+def held_from(centre: Centre, numbers: Numbers, rows: Rows) -> Held:
+    """Return rows as they are compared from a centre."""
+    return Held(numbers, rows, centre, centre.distances(rows))
+
+
 class OwnerVectors:
     """The vectors of one owner in one table, by sequence number, growing as memories are added.
 
@@ -83,8 +88,7 @@ class OwnerVectors:
         count = len(self.position)
         if self._seen is None or len(self._seen.numbers) != count:
             rows = self._rows[:count]
-            centre = centre_of(self._sum, count)
-            self._seen = Held(self._numbers[:count], rows, centre, centre.distances(rows))
+            self._seen = held_from(centre_of(self._sum, count), self._numbers[:count], rows)
         return self._seen
 
     def _append(self, numbers: Sequence[int], rows: Rows) -> None:

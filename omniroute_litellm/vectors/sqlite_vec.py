@@ -16,8 +16,8 @@ from omniroute_litellm.sqlite_reader import READABLE, OwnerView, SqliteMemoryRea
 from omniroute_litellm.store import Alive
 from omniroute_litellm.types import Memory, MemoryId, Scope
 from omniroute_litellm.vectors.base import Nearest, Rows, Vector
-from omniroute_litellm.vectors.centre import centre_of, told
-from omniroute_litellm.vectors.matrices import Matrices, Numbers
+from omniroute_litellm.vectors.centre import centre_of
+from omniroute_litellm.vectors.matrices import Held, Matrices, Numbers, held_from
 from omniroute_litellm.vectors.tables import VectorTable
 
 BACKEND: Final = "sqlite-vec"
@@ -162,9 +162,9 @@ class SqliteVecIndex:
         census = census_of(owner, scope, alive)
         waiting = self._waiting(owner)
         also = also - waiting  # a vector of what a memory said before says nothing of it now
-        if owner.documents <= self._matrix_up_to:
-            return self._by_matrix(owner, census, waiting, vector, limit, also)
-        return self._by_vec0(owner, census, waiting, vector, limit, also)
+        is_small = owner.documents <= self._matrix_up_to
+        by = self._by_matrix if is_small else self._by_vec0
+        return by(owner, census, waiting, vector, limit, also)
 
     def _by_matrix(
         self,
@@ -175,13 +175,13 @@ class SqliteVecIndex:
         limit: int,
         also: set[int],
     ) -> _Compared:
-        held = self._matrices.of(
+        owned = self._matrices.of(
             self._table.number,
             owner.number,
             revision=owner.vector_revision,
             dimension=self._table.dimension,
         )
-        seen, missing = held.upto(
+        held, missing = owned.upto(
             owner.documents, waiting, lambda wanted: self._read(owner, wanted)
         )
         self._matrices.trim()
@@ -189,21 +189,14 @@ class SqliteVecIndex:
         if lost:
             first = owner.number << 32
             self._missed([first + number for number in lost])
-        cosines = seen.cosines(vector)
-        is_open = _open(census, waiting, seen.numbers, documents=owner.documents)
+        cosines = held.cosines(vector)
+        is_open = _open(census, waiting, held.numbers, documents=owner.documents)
         places = np.arange(len(cosines)) if is_open.all() else np.flatnonzero(is_open)
-        best = places[_best(seen.numbers[places], cosines[places], limit)]
         # Rows that another thread appended meanwhile are not part of this answer.
-        others = {at for n in also if (at := held.position.get(n, len(cosines))) < len(cosines)}
-        chosen = np.array([*best, *sorted(others.difference(best.tolist()))], dtype=np.int64)
-        return _Compared(
-            numbers=seen.numbers[chosen].tolist(),
-            best=len(best),
-            cosines=cosines[chosen],
-            rows=seen.centre.seen(seen.rows[chosen]),
-            total=float(np.maximum(cosines[places], 0.0).sum()),
-            count=len(places),
-            expected=census.readable - len(census.open_of(sorted(waiting))),
+        others = {at for n in also if (at := owned.position.get(n, len(cosines))) < len(cosines)}
+        expected = census.readable - len(census.open_of(sorted(waiting)))
+        return _compared(
+            held, cosines, places, others, limit=limit, sample=cosines[places], expected=expected
         )
 
     def _by_vec0(
@@ -237,21 +230,14 @@ class SqliteVecIndex:
         numbers, rows = self._read(owner, sorted(wanted))
         is_sample = np.array([n in sample for n in numbers], dtype=bool)
         centre = centre_of(rows[is_sample].sum(axis=0), int(is_sample.sum()))
-        seen = centre.seen(rows)
-        cosines = told(seen @ centre.seen(vector[None, :])[0])
+        held = held_from(centre, np.array(numbers, dtype=np.int64), rows)
+        cosines = held.cosines(vector)
         place = {n: at for at, n in enumerate(numbers)}
-        hits = [place[n] for n in found if n in place]
-        best = sorted(hits, key=lambda at: (-cosines[at], -numbers[at]))[:limit]
-        others = {place[n] for n in also if n in place}.difference(best)
-        chosen = np.array([*best, *sorted(others)], dtype=np.int64)
-        return _Compared(
-            numbers=np.array(numbers, dtype=np.int64)[chosen].tolist(),
-            best=len(best),
-            cosines=cosines[chosen],
-            rows=seen[chosen],
-            total=float(np.maximum(cosines[is_sample], 0.0).sum()),
-            count=int(is_sample.sum()),
-            expected=census.readable - len(census.open_of(sorted(waiting))),
+        places = np.array([place[n] for n in found if n in place], dtype=np.int64)
+        others = {place[n] for n in also if n in place}
+        expected = census.readable - len(census.open_of(sorted(waiting)))
+        return _compared(
+            held, cosines, places, others, limit=limit, sample=cosines[is_sample], expected=expected
         )
 
     def _require_table(self, owner: OwnerView) -> None:
@@ -282,6 +268,30 @@ class SqliteVecIndex:
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
             rows /= np.maximum(lengths, 1.0)
         return [number for number, _ in found], rows
+
+
+def _compared(
+    held: Held,
+    cosines: Vector,
+    places: Numbers,
+    others: set[int],
+    *,
+    limit: int,
+    sample: Vector,
+    expected: int,
+) -> _Compared:
+    """Return the best of some places, and behind them the others; ``sample`` gives the mean."""
+    best = places[_best(held.numbers[places], cosines[places], limit)].tolist()
+    chosen = np.array([*best, *sorted(others.difference(best))], dtype=np.int64)
+    return _Compared(
+        numbers=held.numbers[chosen].tolist(),
+        best=len(best),
+        cosines=cosines[chosen],
+        rows=held.centre.seen(held.rows[chosen]),
+        total=float(np.maximum(sample, 0.0).sum()),
+        count=len(sample),
+        expected=expected,
+    )
 
 
 def _nothing(dimension: int, *, expected: int) -> Nearest:

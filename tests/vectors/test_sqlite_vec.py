@@ -236,6 +236,8 @@ def test_both_ways_agree(
     two = large.search(asked, scope=scope, alive=alive, limit=limit)
     # Which of several equally near ones comes within the limit is the rounding's.
     assert sorted(one.cosines.values()) == pytest.approx(sorted(two.cosines.values()), abs=0.001)
+    for memory_id in one.cosines.keys() & two.cosines.keys():
+        assert one.cosines[memory_id] == pytest.approx(two.cosines[memory_id], abs=0.001)
     assert one.mean == pytest.approx(two.mean, abs=0.001)
     assert one.expected == two.expected == len(texts)
 
